@@ -26,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "froglet-engine",
             "froglet-log",
             "froglet-memory",
+            "froglet-disk",
         ],
     ),
     ("froglet", &["froglet-server", "froglet-bench"]),
@@ -40,6 +41,7 @@ const MUST_NOT_REACH: &[(&str, &[&str])] = &[
     ("froglet-engine", &["sqlparser", "datafusion", "pgwire", "tokio"]),
     ("froglet-log", &["sqlparser", "datafusion", "pgwire", "tokio"]),
     ("froglet-memory", &["sqlparser", "datafusion", "pgwire", "tokio"]),
+    ("froglet-disk", &["sqlparser", "datafusion", "pgwire", "tokio"]),
     ("froglet-txn", &["sqlparser", "datafusion", "pgwire"]),
     ("froglet-schema", &["sqlparser", "datafusion", "pgwire"]),
     ("froglet-sql", &["pgwire"]),
@@ -48,6 +50,7 @@ const MUST_NOT_REACH: &[(&str, &[&str])] = &[
 /// A crate's name that only some files of another crate may have.
 const NAMED_ONLY_IN: &[(&str, &str, &[&str])] = &[
     ("crates/froglet-server/src", "froglet_memory", &["open.rs"]),
+    ("crates/froglet-server/src", "froglet_disk", &["open.rs"]),
     ("crates/froglet-server/src", "froglet_log", &["open.rs"]),
     ("crates/froglet-sql/src", "froglet_memory", &[]),
     ("crates/froglet-schema/src", "froglet_memory", &[]),

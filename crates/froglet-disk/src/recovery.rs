@@ -229,12 +229,13 @@ impl Replay<'_> {
     fn put(&self, id: SpaceId, rid: RowId, now: Option<Cells>, ts: u64) -> Result<(), EngineError> {
         let Some(space) = self.spaces.get(&id) else { return Ok(()) };
         space.raise(rid.0 + 1);
+        // The files may have what it has ended, and not the row any more.
+        space.newest_end.fetch_max(ts, Ordering::SeqCst);
         let base = self.stored(id, rid)?;
         if base.as_ref().is_some_and(|base| base.begin >= ts) {
             return Ok(());
         }
         if let Some(base) = &base {
-            space.newest_end.fetch_max(ts, Ordering::SeqCst);
             self.store.put(Tree::History, &keys::history(id, rid, ts), &base.encode());
         }
         if let Some(cells) = &now {

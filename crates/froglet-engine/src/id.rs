@@ -119,6 +119,11 @@ impl SpaceId {
     pub fn home(self) -> Home {
         if self.0 & Home::DISK_BIT == 0 { Home::Memory } else { Home::Disk }
     }
+
+    /// Its number, wherever it is.
+    pub fn number(self) -> u32 {
+        self.0 & !Home::DISK_BIT
+    }
 }
 
 /// Rows in one block, for every engine that hands out blocks.

@@ -185,6 +185,11 @@ impl MemoryEngine {
         Ok(engine)
     }
 
+    /// The database that the log belongs to, if there is a log.
+    pub fn database_id(&self) -> Option<u128> {
+        self.core.log.as_ref().map(Log::database_id)
+    }
+
     /// How long each part of the recovery took.
     pub fn recovery_times(&self) -> RecoveryTimes {
         self.core.recovery

@@ -11,7 +11,7 @@ use rename::{rename, rename_constraint};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use froglet_engine::{ColumnId, Layout, SpaceId, SqlState, Table, Ts};
+use froglet_engine::{ColumnId, Layout, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
 
 use crate::apply_as::Into;
@@ -499,8 +499,8 @@ impl Catalog {
             id,
             schema: new.schema,
             name: new.name,
-            engine: self.engine().name().to_owned(),
-            space: SpaceId(id),
+            engine: new.home.name().to_owned(),
+            space: new.home.space(id),
             columns: vec![],
             indexes: vec![],
             constraints: vec![],
@@ -643,7 +643,7 @@ impl Catalog {
         let base = scope.table(id)?.clone();
         let locked = self.store.lock(txn, id, scope.limits).await?;
         let mut def = base.def.clone();
-        def.space = SpaceId(self.next_id()?);
+        def.space = base.def.space.home().space(self.next_id()?);
         def.lazy = None;
         def.lazy_columns.clear();
         self.engine().create_space(def.space)?;

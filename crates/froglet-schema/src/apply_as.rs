@@ -77,11 +77,11 @@ impl Catalog {
         stages: &[Stage],
         query: Arc<dyn UnitQuery>,
     ) -> Result<Applied, SchemaError> {
-        let (schema, name) = match &into {
-            Into::New(new) => (new.schema.clone(), new.name.clone()),
+        let (schema, name, home) = match &into {
+            Into::New(new) => (new.schema.clone(), new.name.clone(), new.home),
             Into::Empty(id) => {
                 let def = &scope.table(*id)?.def;
-                (def.schema.clone(), def.name.clone())
+                (def.schema.clone(), def.name.clone(), def.space.home())
             }
         };
         let mut made = Vec::with_capacity(stages.len());
@@ -92,6 +92,7 @@ impl Catalog {
                 columns: columns.clone(),
                 constraints: Vec::new(),
                 dictionary: None,
+                home,
             };
             let (stage, query) = (Into::New(stage), query.clone());
             made.push(self.derive_stage(txn, &scope, stage, &made, query).await?.0);

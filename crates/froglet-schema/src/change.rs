@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, BooleanArray, RecordBatch};
-use froglet_engine::{BlockRows, ColumnId, ColumnType, Dictionary, KeyPart, Snapshot, Value};
+use froglet_engine::{BlockRows, ColumnId, ColumnType, Dictionary, Home, KeyPart, Snapshot, Value};
 
 use crate::catalog::TableVersion;
 use crate::def::{
@@ -444,6 +444,8 @@ pub struct NewTable {
     pub constraints: Vec<NewConstraint>,
     /// Its option `dictionary`.
     pub dictionary: Option<Dictionary>,
+    /// Where its rows are to be.
+    pub home: Home,
 }
 
 /// One change. Tables are named by the id that the statement's catalog version gave; columns and

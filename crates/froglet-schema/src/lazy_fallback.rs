@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use froglet_engine::{Layout, SpaceId, Ts};
+use froglet_engine::{Layout, Ts};
 use froglet_txn::{Limits, Transaction};
 
 use crate::apply::Scope;
@@ -111,7 +111,7 @@ impl Catalog {
             let view = self.view(txn);
             let def = view.tables.get(&id).ok_or(SchemaError::Stale)?.def.clone();
             names.push(def.name.clone());
-            let space = SpaceId(self.next_id()?);
+            let space = def.space.home().space(self.next_id()?);
             self.engine().create_space(space)?;
             let whole = TableDef { space, lazy: None, ..def };
             let bare = TableDef { indexes: Vec::new(), constraints: Vec::new(), ..whole.clone() };

@@ -6,12 +6,15 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use froglet_engine::Engine;
+use froglet_disk::{DiskEngine, DiskOptions};
 use froglet_engine::env::RealEnv;
+use froglet_engine::{Engine, EngineError, Home, Lsn};
 use froglet_log::LogOptions;
+use froglet_log::halves::{self, Side};
 use froglet_memory::lock_file::{DataDirLock, LockError};
-use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
+use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions, RecoveryTimes};
 use froglet_sql::{CopyDirectory, Database, Defaults};
+use froglet_txn::{Joint, RegistryOptions};
 use tokio::sync::Notify;
 
 use crate::config::Config;
@@ -60,6 +63,52 @@ fn copy_directory(config: &Config) -> Result<Option<Arc<CopyDirectory>>, ServerE
     Ok(Some(Arc::new(directory)))
 }
 
+/// How tables on disk are kept. What they take of memory is a part of its limit, once there is one.
+fn disk_options(config: &Config, log_failed: Arc<Notify>) -> DiskOptions {
+    let dir = config.data_dir.join(Home::Disk.name());
+    let log = LogOptions {
+        segment_bytes: config.log_segment_bytes,
+        buffer_bytes: usize::try_from((config.memory_limit_bytes / 32).clamp(1 << 20, 64 << 20))
+            .unwrap_or(usize::MAX),
+        part_bytes: usize::try_from(config.log_part_bytes).unwrap_or(usize::MAX),
+        on_failure: Some(Box::new(move |_| log_failed.notify_one())),
+        ..LogOptions::default()
+    };
+    DiskOptions {
+        cache_bytes: config
+            .disk_cache_bytes
+            .unwrap_or_else(|| (config.memory_limit_bytes / 16).clamp(4 << 20, 256 << 20)),
+        gather_bytes: (config.memory_limit_bytes / 64).clamp(2 << 20, 32 << 20),
+        ..DiskOptions::new(dir, Arc::new(RealEnv::new()), log)
+    }
+}
+
+/// Opens both engines, after their logs agree.
+fn open_engines(
+    options: MemoryOptions,
+    mut disk: DiskOptions,
+) -> Result<(Arc<dyn Engine>, RecoveryTimes), EngineError> {
+    let env = Arc::clone(&options.env);
+    let anchor_log = options.data_dir.as_ref().map(|dir| dir.join("log"));
+    let disk_dir = disk.dir.clone();
+    let agree = move |from: Lsn, kept: u64| {
+        let anchor_log = anchor_log.expect("a server has a data directory");
+        env.create_dir_all(&disk_dir).map_err(|e| EngineError::Env(Arc::new(e)))?;
+        let (disk_from, disk_kept) = DiskEngine::checkpointed(&*env, &disk_dir)?;
+        let disk_log = disk_dir.join("log");
+        let anchor = Side { dir: &anchor_log, from, kept };
+        let beside = Side { dir: &disk_log, from: disk_from, kept: disk_kept };
+        halves::agree(&*env, anchor, beside)?;
+        Ok(())
+    };
+    let memory = MemoryEngine::open(MemoryOptions { agree: Some(Box::new(agree)), ..options })?;
+    let times = memory.recovery_times();
+    disk.log.database_id = memory.database_id();
+    let disk = DiskEngine::open(disk)?;
+    let engine = Joint::new(memory, disk, RegistryOptions::default());
+    Ok((engine, times))
+}
+
 /// Recovers what is in the data directory and opens the catalog.
 pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     tracing::info!(data = %config.data_dir.display(), "recovering");
@@ -87,11 +136,10 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
         index_rows_min: config.index_rows_min,
         ..MemoryOptions::default()
     };
+    let disk = disk_options(config, log_failed.clone());
     // Recovery reads and computes for as long as it takes.
-    let opening = tokio::task::spawn_blocking(move || MemoryEngine::open(options));
-    let engine = opening.await.map_err(ServerError::task)??;
-    let times = engine.recovery_times();
-    let engine: Arc<dyn Engine> = engine;
+    let opening = tokio::task::spawn_blocking(move || open_engines(options, disk));
+    let (engine, times) = opening.await.map_err(ServerError::task)??;
     let begun = Instant::now();
     let settings = config.settings.iter();
     let defaults = Defaults {

@@ -78,6 +78,7 @@ impl Ddl<'_> {
             columns: stored,
             constraints: Vec::new(),
             dictionary: None,
+            home: self.home(None)?,
         };
         let table = self.apply(Change::CreateTable(table)).await?.ok_or(Stop::Restart)?;
         let def = ViewDef {

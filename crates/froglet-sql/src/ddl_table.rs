@@ -20,7 +20,8 @@ const MAX_COLUMNS: usize = 1600;
 
 impl Ddl<'_> {
     pub(crate) async fn create_table(&mut self, create: &CreateTable) -> Result<String, Stop> {
-        let dictionary = storage_options::of_new_table(&create.table_options)?;
+        let options = storage_options::of_new_table(&create.table_options)?;
+        let (dictionary, home) = (options.dictionary, self.home(options.method)?);
         let Some((schema, name)) = self.free_name(create).await? else {
             return Ok("CREATE TABLE".to_owned());
         };
@@ -47,7 +48,7 @@ impl Ddl<'_> {
         for constraint in written(&plans, &create.constraints) {
             constraints.push(self.constraint(constraint, &draft, None, &constraints)?);
         }
-        let new = NewTable { schema, name, columns, constraints, dictionary };
+        let new = NewTable { schema, name, columns, constraints, dictionary, home };
         let id = self.apply(Change::CreateTable(new)).await?.ok_or(Stop::Restart)?;
         self.on_commit.extend(AtCommit::of(id, create.on_commit));
         self.own_sequences(id, owned).await?;

@@ -40,7 +40,8 @@ impl Ddl<'_> {
                 .hint("Name the columns without types, or ALTER TABLE in the same transaction.")
                 .into());
         }
-        let dictionary = crate::storage_options::of_new_table(&create.table_options)?;
+        let options = crate::storage_options::of_new_table(&create.table_options)?;
+        let (dictionary, home) = (options.dictionary, self.home(options.method)?);
         let Some((schema, name)) = self.free_name(create).await? else {
             return Ok("CREATE TABLE AS".to_owned());
         };
@@ -52,7 +53,8 @@ impl Ddl<'_> {
         crate::ddl_table::refuse_duplicates(columns.iter().map(|column| column.name.as_str()))?;
 
         let made_of = crate::revert::made_of::made_of(&self.names(), given, columns.len());
-        let table = NewTable { schema, name, columns, constraints: Vec::new(), dictionary };
+        let constraints = Vec::new();
+        let table = NewTable { schema, name, columns, constraints, dictionary, home };
         if !with_data {
             let id = self.apply(Change::CreateTable(table)).await?.ok_or(Stop::Restart)?;
             self.on_commit.extend(AtCommit::of(id, create.on_commit));

@@ -162,7 +162,7 @@ pub(crate) const OWN: &[Spec] = &[
     )),
     spec(
         "default_table_access_method",
-        Kind::Enum(&["memory", "heap"]),
+        Kind::Enum(&["memory", "heap", "disk"]),
         "heap",
         "The engine of new tables.",
     ),

@@ -19,6 +19,7 @@ use froglet_engine::{Dictionary, SqlState};
 
 use crate::command::fold;
 use crate::error::SqlError;
+use crate::syntax::access_method;
 
 /// Options of tables; those of PostgreSQL have no effect. `migration` is CREATE TABLE AS's: of an empty table
 /// there is nothing to migrate.
@@ -39,10 +40,22 @@ const OF_COLUMNS: [&str; 3] = ["dictionary", "n_distinct", "n_distinct_inherited
 pub(crate) type Chosen = Option<Option<Dictionary>>;
 
 /// The options of a new table.
-pub(crate) fn of_new_table(options: &CreateTableOptions) -> Result<Option<Dictionary>, SqlError> {
+#[derive(Debug, Default)]
+pub(crate) struct OfNew {
+    /// `dictionary`
+    pub dictionary: Option<Dictionary>,
+    /// The word after USING, if there was one.
+    pub method: Option<String>,
+}
+
+/// The options of a new table.
+pub(crate) fn of_new_table(options: &CreateTableOptions) -> Result<OfNew, SqlError> {
     match options {
-        CreateTableOptions::None => Ok(None),
-        CreateTableOptions::With(options) => Ok(of_table(options)?.flatten()),
+        CreateTableOptions::None => Ok(OfNew::default()),
+        CreateTableOptions::With(options) => {
+            let (options, method) = access_method::taken(options);
+            Ok(OfNew { dictionary: of_table(&options)?.flatten(), method })
+        }
         _ => Err(SqlError::unsupported("this table option")),
     }
 }

@@ -46,7 +46,7 @@ const KINDS: [&str; 35] = [
 const STATEMENTS: [&str; 4] = ["IMPORT FOREIGN SCHEMA", "LOAD", "REASSIGN OWNED", "SECURITY LABEL"];
 
 /// Clauses: how the statement begins, how the clause does at which the parser stopped, and its name.
-const CLAUSES: [(&str, &str, &str); 18] = [
+const CLAUSES: [(&str, &str, &str); 17] = [
     ("ALTER TABLE", "COLLATE", "a collation that is not C"),
     ("CREATE INDEX", "TABLESPACE", "a tablespace that is not pg_default"),
     ("ALTER TABLE", "UNLOGGED", "ALTER TABLE … SET UNLOGGED"),
@@ -57,7 +57,6 @@ const CLAUSES: [(&str, &str, &str); 18] = [
     ("ALTER TABLE", "ATTACH PARTITION", "partitioning"),
     ("ALTER TABLE", "DETACH PARTITION", "partitioning"),
     ("CREATE TABLE", "NULLS NOT DISTINCT", "NULLS NOT DISTINCT of a column's UNIQUE"),
-    ("CREATE TABLE", "USING", "CREATE TABLE … USING"),
     ("CREATE TABLE", "OF", "CREATE TABLE … OF"),
     ("CREATE TABLE", "COMPRESSION", "COMPRESSION"),
     ("CREATE TABLE", "STORAGE", "STORAGE in CREATE TABLE"),

@@ -183,6 +183,7 @@ pub const CASES: [Case; 12] = [
                 ],
                 constraints: vec![],
                 dictionary: None,
+                home: froglet_engine::Home::Memory,
             },
             query: TableQuery::Rows {
                 source: def.id,

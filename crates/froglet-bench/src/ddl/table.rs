@@ -81,6 +81,7 @@ pub async fn create(catalog: &Catalog, rows: u64) -> Result<()> {
         columns,
         constraints: vec![key("id")],
         dictionary: None,
+        home: froglet_engine::Home::Memory,
     };
     let groups = table(GROUPS, vec![column("id", ColumnType::Int32, true)]);
     let bench = table(

@@ -79,7 +79,7 @@ pub(super) fn load(
 pub(super) fn recover_ids(engine: &dyn Engine, catalog: &CatalogVersion) -> Ids {
     let noted = engine.notes().into_iter().find(|(key, _)| *key == NEXT_ID_NOTE);
     let noted = noted.and_then(|(_, v)| Some(u32::from_le_bytes(v.try_into().ok()?)));
-    let spaces = engine.spaces().into_iter().map(|s| s.0);
+    let spaces = engine.spaces().into_iter().map(SpaceId::number);
     let unreadable = catalog.unreadable.keys().filter(|id| **id < ObjectId::MAX / 2);
     let objects = catalog.names.values().chain(catalog.plain.keys()).chain(unreadable).copied();
     let objects = objects.filter(|id| *id < ObjectId::MAX / 2);

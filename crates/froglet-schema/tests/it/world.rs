@@ -7,7 +7,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_array::{ArrayRef, BooleanArray, Int64Array, RecordBatch};
 use froglet_engine::{
-    ColumnId, ColumnType, Direction, KeyRange, RowId, RowWrite, Snapshot, SqlState, Value,
+    ColumnId, ColumnType, Direction, Home, KeyRange, RowId, RowWrite, Snapshot, SqlState, Value,
     WriteStop, key,
 };
 use froglet_memory::{MemoryEngine, MemoryOptions};
@@ -80,6 +80,7 @@ impl World {
             ],
             constraints: vec![NewConstraint::PrimaryKey(NewKey::of(["id"]))],
             dictionary: None,
+            home: Home::Memory,
         };
         let mut txn = self.begin(Isolation::ReadCommitted);
         let id = self.change(&mut txn, Change::CreateTable(new)).await.expect("a fresh name");
@@ -425,6 +426,7 @@ pub fn pairs_table(name: &str) -> NewTable {
         columns: vec![column("id", ColumnType::Int64), column("v", ColumnType::Int64)],
         constraints: vec![],
         dictionary: None,
+        home: Home::Memory,
     }
 }
 

@@ -68,6 +68,8 @@ pub struct Config {
     pub freeze_dictionary: Dictionary,
     /// `index_snapshot_rows`: a checkpoint saves the entries of an index that has so many.
     pub index_rows_min: u64,
+    /// `disk_cache`: blocks of tables on disk that are kept in memory; none: a part of the memory limit.
+    pub disk_cache_bytes: Option<u64>,
     /// `worker_threads` of the session runtime; 0 for as many as there are cores.
     pub worker_threads: usize,
     /// `copy_directory`: where COPY reads and writes files of the server; nowhere unless it is given.
@@ -251,6 +253,11 @@ const KEYS: &[(&str, Apply)] = &[
         config.log_segment_bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
         at_least(e, config.log_segment_bytes >= 64 << 10, "at least 64kB is needed")
     }),
+    ("disk_cache", |config, e| {
+        let bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
+        config.disk_cache_bytes = Some(bytes);
+        at_least(e, bytes >= 1 << 20, "at least 1MB is needed")
+    }),
     ("log_buffer", |config, e| {
         let bytes = units::bytes(&e.value).map_err(|why| e.error(why))?;
         config.log_buffer_bytes = Some(bytes);
@@ -317,6 +324,7 @@ impl Config {
             freeze_threads: 1,
             freeze_dictionary: Dictionary::Auto,
             index_rows_min: 1 << 14,
+            disk_cache_bytes: None,
             worker_threads: 0,
             copy_directory: None,
             settings: Vec::new(),

@@ -1,7 +1,7 @@
 //! Relations and their columns: pg_class, pg_attribute, pg_attrdef, pg_index, pg_sequence,
 //! pg_depend.
 
-use froglet_engine::{ColumnId, Dictionary, NullKeys};
+use froglet_engine::{ColumnId, Dictionary, Home, NullKeys};
 use froglet_schema::{
     CatalogVersion, ColumnDef, ConstraintKind, IndexDef, SequenceDef, TableDef, TableVersion,
 };
@@ -18,6 +18,8 @@ use crate::types::{names, oids};
 
 /// pg_am.oid of the memory engine; PostgreSQL's heap.
 pub const MEMORY: u32 = 2;
+/// pg_am.oid of the disk engine.
+pub(super) const DISK: u32 = 9_001;
 /// pg_am.oid of btree.
 pub const BTREE: u32 = 403;
 /// pg_am.oid of hash.
@@ -114,7 +116,10 @@ fn table_class(scope: &QueryScope, table: &TableVersion, rows: &mut Rows) {
         reltype: def.id,
         relowner: owner,
         relacl: acl,
-        relam: MEMORY,
+        relam: match def.space.home() {
+            Home::Memory => MEMORY,
+            Home::Disk => DISK,
+        },
         relfilenode: def.id,
         relpages: i64::from(table.table.block_count()),
         reltuples: table.table.row_estimate() as f64,

@@ -1,0 +1,161 @@
+//! CREATE TABLE … USING method: where the table's rows are.
+//!
+//! ```text
+//!   CREATE TABLE t (…) USING disk WITH (dictionary = on)   becomes   … WITH ("\u{1}using" = disk, dictionary = on)
+//! ```
+//! sqlparser reads options and no method; the option has a name that nobody has reason to write.
+
+use datafusion::sql::sqlparser::ast::SqlOption;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
+use froglet_engine::{Home, SqlState};
+
+use crate::context::SessionFunctions;
+use crate::ddl::Ddl;
+use crate::error::SqlError;
+use crate::storage_options::is_keyword;
+
+const OPTION: &str = "\u{1}using";
+/// What PostgreSQL calls its tables, and clients ask for.
+const HEAP: &str = "heap";
+
+/// The tokens of a statement with the method of a new table as one of its options.
+pub(crate) fn as_option(tokens: &mut Vec<TokenWithSpan>) {
+    let is = |at: usize, word: Keyword| tokens.get(at).is_some_and(|t| is_keyword(t, word));
+    let adverbs =
+        [Keyword::GLOBAL, Keyword::LOCAL, Keyword::TEMP, Keyword::TEMPORARY, Keyword::UNLOGGED];
+    let mut at = 1;
+    while adverbs.iter().any(|word| is(at, *word)) {
+        at += 1;
+    }
+    if !is(0, Keyword::CREATE) || !is(at, Keyword::TABLE) {
+        return;
+    }
+    let mut depth = 0_usize;
+    let using = tokens.iter().enumerate().skip(at).find_map(|(at, token)| {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        // A query has others.
+        let ends =
+            depth == 0 && (is_keyword(token, Keyword::AS) || is_keyword(token, Keyword::WITH));
+        if ends {
+            return Some(None);
+        }
+        (depth == 0 && is_keyword(token, Keyword::USING)).then_some(Some(at))
+    });
+    let Some(Some(using)) = using else { return };
+    if !matches!(tokens.get(using + 1).map(|t| &t.token), Some(Token::Word(_))) {
+        return;
+    }
+    let span = tokens[using].span;
+    let put = |token: Token| TokenWithSpan { token, span };
+    let word = |value: &str, quote_style, keyword| {
+        Token::Word(Word { value: value.to_owned(), quote_style, keyword })
+    };
+    let mut method = tokens[using + 1].clone();
+    if let Token::Word(name) = &mut method.token {
+        // Read as a name, whatever else the word may be.
+        if name.quote_style.is_none() {
+            name.value = name.value.to_lowercase();
+        }
+        name.quote_style = Some('"');
+        name.keyword = Keyword::NoKeyword;
+    }
+    let option = [put(word(OPTION, Some('"'), Keyword::NoKeyword)), put(Token::Eq), method];
+    let has_options = tokens.get(using + 2).is_some_and(|t| is_keyword(t, Keyword::WITH))
+        && tokens.get(using + 3).is_some_and(|t| t.token == Token::LParen);
+    let mut known = vec![put(word("WITH", None, Keyword::WITH)), put(Token::LParen)];
+    known.extend(option);
+    let end = match has_options {
+        true => {
+            known.push(put(Token::Comma));
+            using + 4
+        }
+        false => {
+            known.push(put(Token::RParen));
+            using + 2
+        }
+    };
+    tokens.splice(using..end, known);
+}
+
+/// Options without the method, and that.
+pub(crate) fn taken(options: &[SqlOption]) -> (Vec<SqlOption>, Option<String>) {
+    let mut method = None;
+    let mut others = Vec::with_capacity(options.len());
+    for option in options {
+        match option {
+            SqlOption::KeyValue { key, value } if key.value == OPTION => {
+                method = Some(value.to_string().trim_matches('"').replace("\"\"", "\""));
+            }
+            other => others.push(other.clone()),
+        }
+    }
+    (others, method)
+}
+
+impl Ddl<'_> {
+    /// Where a new table's rows are to be: as it says, or as the session does.
+    pub(crate) fn home(&self, method: Option<String>) -> Result<Home, SqlError> {
+        let said = || self.session.setting("default_table_access_method");
+        let method = method.or_else(said).unwrap_or_else(|| HEAP.to_owned());
+        let home = match &*method {
+            HEAP => Some(Home::Memory),
+            name => Home::named(name),
+        };
+        let home = home.ok_or_else(|| {
+            let message = format!("access method \"{method}\" does not exist");
+            SqlError::new(SqlState::UNDEFINED_OBJECT, message)
+                .hint("Tables are made USING memory, which heap means here, or disk.")
+        })?;
+        if !self.catalog.engine().homes().contains(&home) {
+            return Err(SqlError::unsupported("USING disk in a database without a data directory"));
+        }
+        Ok(home)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::tokenizer::Tokenizer;
+
+    use super::*;
+    use crate::dialect::Postgres;
+
+    fn rewritten(sql: &str) -> String {
+        let mut tokens = Tokenizer::new(&Postgres, sql).tokenize_with_location().expect("tokens");
+        tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
+        as_option(&mut tokens);
+        let words: Vec<String> = tokens.iter().map(|token| token.token.to_string()).collect();
+        words.join(" ").replace('\u{1}', "!")
+    }
+
+    #[test]
+    fn a_method_becomes_an_option() {
+        let cases = [
+            (
+                "CREATE TABLE t (a int) USING disk",
+                "CREATE TABLE t ( a int ) WITH ( \"!using\" = \"disk\" )",
+            ),
+            (
+                "CREATE TEMP TABLE t USING Heap WITH (x = 1) AS SELECT 1",
+                "CREATE TEMP TABLE t WITH ( \"!using\" = \"heap\" , x = 1 ) AS SELECT 1",
+            ),
+            (
+                "CREATE TABLE t AS SELECT * FROM a JOIN b USING (c)",
+                "CREATE TABLE t AS SELECT * FROM a JOIN b USING ( c )",
+            ),
+            ("CREATE INDEX i ON t USING btree (a)", "CREATE INDEX i ON t USING btree ( a )"),
+            (
+                "CREATE TABLE t (a int UNIQUE USING INDEX TABLESPACE x)",
+                "CREATE TABLE t ( a int UNIQUE USING INDEX TABLESPACE x )",
+            ),
+        ];
+        for (written, expected) in cases {
+            assert_eq!(rewritten(written), expected);
+        }
+    }
+}
