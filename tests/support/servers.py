@@ -106,7 +106,7 @@ def client_environment():
 class Froglet(Server):
     """`froglet serve` on a data directory of its own."""
 
-    def __init__(self, directory=None, environment=None, arguments=(), flight=False):
+    def __init__(self, directory=None, environment=None, arguments=(), flight=False, settings=None):
         self.temporary = None if directory else Path(tempfile.mkdtemp(prefix="froglet-test-"))
         self.data = Path(directory) if directory else self.temporary / "data"
         descriptor, log = tempfile.mkstemp(prefix="froglet-test-", suffix=".log")
@@ -114,6 +114,10 @@ class Froglet(Server):
         self.log = Path(log)
         self.environment = environment or {}
         self.arguments = list(arguments)
+        self.settings = dict(settings or {})
+        # Any test, with its tables on disk.
+        if method := os.environ.get("FROGLET_TEST_ACCESS_METHOD"):
+            self.settings.setdefault("default_table_access_method", method)
         self.port = free_port()
         self.flight_port = free_port() if flight else None
         if flight:
@@ -128,6 +132,10 @@ class Froglet(Server):
 
     def spawn(self):
         """Starts the process and waits for nothing."""
+        if self.settings:
+            self.data.mkdir(parents=True, exist_ok=True)
+            lines = "".join(f"{name} = {value!r}\n" for name, value in self.settings.items())
+            (self.data / "froglet.toml").write_text(f"[settings]\n{lines}")
         with open(self.log, "ab") as errors:
             self.process = spawn(
                 [self.binary(), "serve", "--data", self.data,

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, StringViewArray};
-use arrow::datatypes::{DataType, FieldRef};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, StringViewArray};
+use arrow::datatypes::{DataType, FieldRef, Int64Type, UInt32Type};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::expr::ScalarFunction;
@@ -128,8 +128,14 @@ impl ScalarUDFImpl for Shown {
         let scalar = matches!(args.args[0], ColumnarValue::Scalar(_));
         let rows = if scalar { 1 } else { args.number_rows };
         let array = args.args[0].clone().into_array(rows)?;
+        let names_of = |numbers: &ArrayRef| lookup::names_of(session.as_ref(), self.oid, numbers);
         let names = match array.data_type() {
-            DataType::UInt32 => lookup::names_of(session.as_ref(), self.oid, &array),
+            DataType::UInt32 => names_of(&array),
+            // Of a union with numbers; a negative one counts from above, as in PostgreSQL.
+            DataType::Int64 => {
+                let numbers = array.as_primitive::<Int64Type>();
+                names_of(&(Arc::new(numbers.unary::<_, UInt32Type>(|n| n as u32)) as ArrayRef))
+            }
             _ => array,
         };
         match scalar {
