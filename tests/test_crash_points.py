@@ -28,6 +28,7 @@ import pytest
 from support import tpcc
 from support.servers import Froglet
 from support.tpcc_changes import ALL, CHANGES, LAYOUTS, LAZY, TABLES, Changer, check
+from test_disk import CUT, POINTS as ON_DISK
 
 ROUNDS = int(os.environ.get("FROGLET_TEST_CRASH_POINT_ROUNDS", "1"))
 REACHED_SECONDS = 60
@@ -166,7 +167,7 @@ def points(tmp_path_factory):
 
 
 def test_every_point_has_its_visit(points):
-    assert sorted(points) == sorted(POINTS)
+    assert sorted(points) == sorted([*POINTS, *ON_DISK, CUT])
 
 
 @pytest.mark.parametrize("round_", range(ROUNDS))

@@ -201,6 +201,7 @@ POINTS = {
     "disk checkpoint: in the manifest, log not cut": 2,
     "disk: space logged": 3,
 }
+CUT = "recovery: one log cut"
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -230,7 +231,7 @@ def test_it_dies_between_the_halves(start, point):
     told = told_to(started)
     provoker.join(60)
     # The cut itself is interrupted, too; where there is none it starts as ever.
-    server.environment = {"FROGLET_CRASH_AT": "recovery: one log cut"}
+    server.environment = {"FROGLET_CRASH_AT": CUT}
     server.spawn()
 
     def is_up():

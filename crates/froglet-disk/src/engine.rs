@@ -41,8 +41,6 @@ pub struct DiskOptions {
     pub gather_bytes: u64,
     /// Whether threads write files and clean up. Without, [`DiskEngine::work`] does.
     pub threads: bool,
-    /// Called when the files cannot be written, and when they can again.
-    pub on_trouble: Option<Box<dyn Fn(Option<&EngineError>) + Send + Sync>>,
 }
 
 impl DiskOptions {
@@ -56,7 +54,6 @@ impl DiskOptions {
             cache_bytes: 256 << 20,
             gather_bytes: 32 << 20,
             threads: true,
-            on_trouble: None,
         }
     }
 }
@@ -82,7 +79,6 @@ pub(crate) struct Core {
     pub manifest: Mutex<Manifest>,
     pub pressure: Pressure,
     crossings: OnceLock<Arc<dyn Crossings>>,
-    on_trouble: Option<Box<dyn Fn(Option<&EngineError>) + Send + Sync>>,
 }
 
 /// Old versions that may go when nobody sees them any more, by the time at which they ended.
@@ -187,7 +183,6 @@ impl Core {
             manifest: Mutex::new(manifest),
             pressure: Pressure::default(),
             crossings: OnceLock::new(),
-            on_trouble: options.on_trouble,
         }
     }
 
@@ -283,9 +278,6 @@ impl Core {
                     tracing::error!(%error, "tables on disk cannot be written; it is tried again")
                 }
                 None => tracing::info!("tables on disk are written again"),
-            }
-            if let Some(tell) = &self.on_trouble {
-                tell(trouble.as_ref());
             }
         }
     }

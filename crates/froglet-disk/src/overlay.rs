@@ -155,12 +155,15 @@ type Shard = HashMap<(SpaceId, u32), BlockRows, RandomState>;
 /// See the module.
 pub(crate) struct Overlay {
     shards: Box<[Mutex<Shard>]>,
-    claims: Box<[Mutex<HashMap<ClaimKey, (TxnId, u32), RandomState>>]>,
+    claims: Box<[Mutex<Claims>]>,
     hasher: RandomState,
 }
 
 /// A key of an index, behind the number of the index.
 pub(crate) type ClaimKey = (IndexId, Box<[u8]>);
+
+/// Who has claimed a key, and how often.
+type Claims = HashMap<ClaimKey, (TxnId, u32), RandomState>;
 
 /// The rows of one block, locked.
 pub(crate) struct Block<'a> {
@@ -261,10 +264,7 @@ impl Overlay {
         }
     }
 
-    fn claims(
-        &self,
-        key: &ClaimKey,
-    ) -> MutexGuard<'_, HashMap<ClaimKey, (TxnId, u32), RandomState>> {
+    fn claims(&self, key: &ClaimKey) -> MutexGuard<'_, Claims> {
         use std::hash::BuildHasher;
         self.claims[self.hasher.hash_one(key) as usize % SHARDS].lock()
     }

@@ -20,6 +20,13 @@ use crate::version::{Cells, Version};
 /// Entries of an index that are read at once.
 const ENTRIES_AT_ONCE: usize = 256;
 
+/// What is called with an entry's key and row.
+type VisitEntry<'a> = dyn FnMut(&[u8], RowId) -> Visited + 'a;
+/// What is called with a row.
+type VisitRow<'a> = dyn FnMut(RowId, &Cells) -> Visited + 'a;
+/// Whether to go on.
+type Visited = Result<ControlFlow<()>, EngineError>;
+
 /// A place in this engine's timeline, and whose writes are seen there, too.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
@@ -177,7 +184,7 @@ impl Core {
         index: &Index,
         range: &KeyRange,
         direction: Direction,
-        visit: &mut dyn FnMut(&[u8], RowId) -> Result<ControlFlow<()>, EngineError>,
+        visit: &mut VisitEntry<'_>,
     ) -> Result<(), EngineError> {
         let (mut from, mut to) = index.bounds(range);
         let backward = direction == Direction::Backward;
@@ -232,7 +239,7 @@ impl Core {
         index: &Index,
         range: &KeyRange,
         direction: Direction,
-        visit: &mut dyn FnMut(RowId, &Cells) -> Result<ControlFlow<()>, EngineError>,
+        visit: &mut VisitRow<'_>,
     ) -> Result<(), EngineError> {
         self.entries(index, range, direction, &mut |key, rid| {
             let Some(cells) = self.row(view, space, rid)? else {

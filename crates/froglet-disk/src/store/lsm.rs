@@ -35,7 +35,8 @@ pub(crate) struct LsmStore {
 
 struct One {
     tree: AnyTree,
-    name: &'static str,
+    /// Its directory.
+    name: String,
     next: SequenceNumberCounter,
     memory_bytes: AtomicU64,
 }
@@ -66,21 +67,22 @@ impl LsmStore {
 
 impl One {
     fn open(dir: &Path, tree: Tree, cache: &Arc<Cache>) -> Result<One, EngineError> {
-        let (name, next) = (tree.name(), SequenceNumberCounter::default());
-        let config = Config::new(dir.join(name), next.clone(), SequenceNumberCounter::default())
+        let (dir, next) = (dir.join(tree.name()), SequenceNumberCounter::default());
+        let name = dir.display().to_string();
+        let config = Config::new(dir, next.clone(), SequenceNumberCounter::default())
             .use_cache(Arc::clone(cache))
             .data_block_compression_policy(CompressionPolicy::new([
                 CompressionType::None,
                 CompressionType::Lz4,
             ]))
             .data_block_size_policy(BlockSizePolicy::all(4096));
-        let opened = config.open().map_err(|error| failed(name, error))?;
+        let opened = config.open().map_err(|error| failed(&name, error))?;
         next.fetch_max(opened.get_highest_persisted_seqno().map_or(1, |newest| newest + 1)); // [L2]
         Ok(One { tree: opened, name, next, memory_bytes: AtomicU64::new(0) })
     }
 
     fn result<T>(&self, result: lsm_tree::Result<T>) -> Result<T, EngineError> {
-        result.map_err(|error| failed(self.name, error))
+        result.map_err(|error| failed(&self.name, error))
     }
 }
 
