@@ -1,4 +1,6 @@
 //! The disk engine, always beside an anchor: it has no life of its own.
 
+mod anomalies;
 mod histories;
 mod support;
+mod threads;

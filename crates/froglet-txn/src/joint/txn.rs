@@ -24,6 +24,8 @@ pub(crate) struct JointTxn {
     counted: u32,
     /// Between `pre_commit` and the end of a commit over both: the gate is ours, and these are the timestamps.
     pair: Option<(Ts, Ts)>,
+    /// It has a timestamp.
+    is_prepared: bool,
 }
 
 impl JointTxn {
@@ -39,6 +41,7 @@ impl JointTxn {
             beside: None,
             counted: 0,
             pair: None,
+            is_prepared: false,
         }
     }
 
@@ -206,6 +209,7 @@ impl EngineTxn for JointTxn {
     }
 
     fn pre_commit(&mut self) -> Ts {
+        self.is_prepared = true;
         if !self.crosses() || self.beside.is_none() {
             return self.anchor_mut().pre_commit();
         }
@@ -222,11 +226,15 @@ impl EngineTxn for JointTxn {
         if self.pair.is_some() {
             self.beside.as_mut().expect("it has a timestamp").retreat();
         }
+        self.is_prepared = false;
         self.anchor_mut().retreat();
         self.step_back();
     }
 
     fn post_commit(mut self: Box<Self>) -> Result<Lsn, EngineError> {
+        if !self.is_prepared {
+            self.pre_commit();
+        }
         self.crossing.forget(self.anchor().id());
         match self.pair {
             Some(pair) => self.commit_both(pair),
