@@ -62,8 +62,8 @@ impl DiskTable {
         let block = BlockRows { rids, batch: batch_of(&types, &values) };
         let ColumnFill { rows, columns: arrays } = transform(&block)?;
         let filled: Vec<usize> = rows.unwrap_or_else(|| (0..read.len()).collect());
-        self.check_fill(&arrays, target, filled.len())?;
         if !filled.is_empty() {
+            self.check_fill(&arrays, target, filled.len())?;
             let filled: Vec<&(RowId, Cells)> = filled.iter().map(|&at| &read[at]).collect();
             self.store_fill(owner, since, number, fill_ts, &filled, target, &arrays)?;
         }

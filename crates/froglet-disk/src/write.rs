@@ -242,11 +242,9 @@ impl DiskTable {
         let set: Vec<(ColumnId, &Value)> = ids.iter().copied().zip(values).collect();
         let cells = version::with(before, &set, |id| self.space.keeps(id))?;
         txn.charge(2 * (before.len() + cells.len()) + WRITE_BYTES)?;
-        let indexes: Vec<Arc<Index>> = {
-            let indexes = self.space.indexes.read();
-            let is_touched = |index: &&Arc<Index>| ids.iter().any(|id| index.has_column(*id));
-            indexes.iter().filter(is_touched).cloned().collect()
-        };
+        // Those of the writer's layout: of one that is being made, capture enters what this changes.
+        let is_touched = |index: &&Arc<Index>| ids.iter().any(|id| index.has_column(*id));
+        let indexes: Vec<Arc<Index>> = self.indexes.iter().filter(is_touched).cloned().collect();
         let mut keys = new_keys(&indexes, &cells)?;
         let mut kept = Vec::new();
         for (n, (index, key, _)) in keys.iter().enumerate() {

@@ -1,6 +1,7 @@
 //! Model-based histories over both engines: they do what the model of one says.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use froglet_disk::DiskTable;
 use froglet_engine::crossing::Beside;
@@ -68,7 +69,11 @@ impl Host for Joined {
     }
 
     fn closed(&self) {
-        *self.both.lock().unwrap() = None;
+        let memory = self.both.lock().unwrap().take().map(|both| both.memory);
+        // A log's thread may be about to call back who has it.
+        while memory.as_ref().is_some_and(|memory| memory.strong_count() > 0) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     fn check_rest(&self, table: &dyn Table, rows: usize) -> Result<(), String> {
