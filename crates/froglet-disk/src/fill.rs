@@ -3,7 +3,7 @@
 //!
 //! **[F1] One latch for a block.** Who fills it holds its latch from the read to the end, so the last fill of a row, in the
 //! order of the log, too, is the one that stands.
-//! **[F2] Of the version that was read.** A row that has another version by then is left alone: its commit is in the feed of
+//! **[F2] Of the version that was read.** Who has committed it may not be through with the store: that is waited for. A row that has another version by then is left alone: its commit is in the feed of
 //! whoever fills. What somebody has written and not committed is filled, too, but for columns that he has set.
 //! **[F3] In the log's order.** Whether a row is still the one that was read is asked with the block's rows locked, and the
 //! fill is logged before they are free: a commit that was not under way then has a later timestamp, and a replay leaves
@@ -22,7 +22,7 @@ use froglet_engine::{
 use froglet_log::redo::{self, Fill};
 
 use crate::keys;
-use crate::overlay::{Base, Set};
+use crate::overlay::{Base, Block, Set, State, pause};
 use crate::store::Tree;
 use crate::table::DiskTable;
 use crate::version::{self, Cells, Version, encode};
@@ -138,7 +138,7 @@ impl DiskTable {
         };
         self.core.crossings().depends(owner);
         let applying = self.core.begin_applying();
-        let mut block = self.core.overlay.block(self.space.id, number);
+        let mut block = self.still_rows(number, rows);
         let mut stored: Vec<(RowId, Vec<u8>)> = Vec::with_capacity(rows.len());
         for (n, (rid, read)) in rows.iter().map(|row| (row.0, &row.1)).enumerate() {
             let values: Vec<Value> = arrays
@@ -153,7 +153,9 @@ impl DiskTable {
                 None => self.core.stored(self.space.id, rid)?.filter(|base| base.begin <= ts),
                 Some(pending) => {
                     let is_own = owner.0 != 0 && pending.owner.id == owner;
-                    if !pending.owner.begin_fill() {
+                    let is_open = pending.owner.begin_fill();
+                    if !is_open && pending.owner.state() != State::Aborted {
+                        // It has got its timestamp since: what it leaves is in the feed.
                         continue;
                     }
                     let keeps = pending.last().is_some_and(|last| last.seq >= since.0);
@@ -204,6 +206,24 @@ impl DiskTable {
         }
         drop((block, applying));
         Ok(())
+    }
+
+    /// The rows of a block, locked when none of some is on its way into the store, or out of the overlay: what was read
+    /// of such a row may be its version, and is to be filled.
+    fn still_rows(&self, number: u32, rows: &[&(RowId, Cells)]) -> Block<'_> {
+        let mut spins = 0;
+        loop {
+            let block = self.core.overlay.block(self.space.id, number);
+            let is_ending = |row: &&(RowId, Cells)| {
+                let state = block.get(row.0).map(|pending| pending.owner.state());
+                matches!(state, Some(State::Committed(_) | State::Aborted))
+            };
+            if !rows.iter().any(is_ending) {
+                return block;
+            }
+            drop(block);
+            pause(&mut spins);
+        }
     }
 
     /// Enters the keys of rows in their latest committed or own version into an index of this layout.
