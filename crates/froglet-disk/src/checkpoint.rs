@@ -61,9 +61,10 @@ impl Core {
 
     /// What waits to be removed, and the spaces that somebody still has open.
     fn purge_entries(&self) -> Vec<(froglet_engine::SpaceId, Option<froglet_engine::IndexId>)> {
+        // What is dropped first: from there it goes to what waits.
+        let dropped = self.purges.dropped.lock().clone();
         let mut purges = self.purges.waiting.lock().clone();
-        let dropped = self.purges.dropped.lock();
-        purges.extend(dropped.iter().map(|space| (*space, None)));
+        purges.extend(dropped.into_iter().map(|space| (space, None)));
         purges
     }
 

@@ -533,11 +533,13 @@ impl Beside for DiskEngine {
 
     fn drop_index(&self, space: SpaceId, index: IndexId) {
         let Ok(space) = self.core.space(space) else { return };
+        let applying = self.core.begin_applying();
         space.indexes.write().retain(|known| known.id() != index);
         if let Ok(dropped) = self.core.log.append_now(&[&redo::drop_index(space.id, index)]) {
             dropped.waits_for_nothing("entries that nobody looks for may come back");
         }
         self.core.purges.waiting.lock().push((space.id, Some(index)));
+        drop(applying);
     }
 
     fn begin(&self, id: TxnId) -> Box<dyn BesideTxn> {

@@ -10,7 +10,6 @@
 //! its version alone, too.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use arrow_array::{Array, ArrayRef};
@@ -25,7 +24,7 @@ use crate::keys;
 use crate::overlay::{Base, Block, Set, State, pause};
 use crate::store::Tree;
 use crate::table::DiskTable;
-use crate::version::{self, Cells, Version, encode};
+use crate::version::{self, Cells, encode};
 
 /// Entries that are logged in one record.
 const ENTRIES_AT_ONCE: usize = 4096;
@@ -140,7 +139,7 @@ impl DiskTable {
         let applying = self.core.begin_applying();
         let mut block = self.still_rows(number, rows);
         let mut stored: Vec<(RowId, Vec<u8>)> = Vec::with_capacity(rows.len());
-        for (n, (rid, read)) in rows.iter().map(|row| (row.0, &row.1)).enumerate() {
+        for (n, rid) in rows.iter().map(|row| row.0).enumerate() {
             let values: Vec<Value> = arrays
                 .iter()
                 .zip(target)
@@ -156,6 +155,10 @@ impl DiskTable {
                     let is_open = pending.owner.begin_fill();
                     if !is_open && pending.owner.state() != State::Aborted {
                         // It has got its timestamp since: what it leaves is in the feed.
+                        continue;
+                    }
+                    // A newer version than what was read: its commit is in the feed.
+                    if matches!(&pending.base, Base::Version(base) if base.begin > ts) {
                         continue;
                     }
                     let keeps = pending.last().is_some_and(|last| last.seq >= since.0);
@@ -182,7 +185,7 @@ impl DiskTable {
                     match &mut pending.base {
                         Base::Version(base) => {
                             base.cells = filled(&base.cells)?;
-                            Some(Version { begin: base.begin, cells: Arc::clone(read) })
+                            Some(base.clone())
                         }
                         Base::Unread => {
                             self.core.stored(self.space.id, rid)?.filter(|base| base.begin <= ts)
@@ -197,7 +200,8 @@ impl DiskTable {
             fill.values.extend(values);
         }
         if !fill.slots.is_empty() {
-            let logged = self.core.log.append(&[&fill.encode()])?;
+            // Whoever has room in the log may wait for these rows: they wait for nobody's.
+            let logged = self.core.log.append_now(&[&fill.encode()])?;
             logged
                 .waits_for_nothing("the flip is logged behind it, or the cells are computed again");
             for (rid, bytes) in &stored {
@@ -208,15 +212,18 @@ impl DiskTable {
         Ok(())
     }
 
-    /// The rows of a block, locked when none of some is on its way into the store, or out of the overlay: what was read
-    /// of such a row may be its version, and is to be filled.
+    /// The rows of a block, locked when none of some is on its way into the store, or out of the overlay, or being read
+    /// by its writer: what was read of such a row may be its version, and is to be filled.
     fn still_rows(&self, number: u32, rows: &[&(RowId, Cells)]) -> Block<'_> {
         let mut spins = 0;
         loop {
             let block = self.core.overlay.block(self.space.id, number);
             let is_ending = |row: &&(RowId, Cells)| {
-                let state = block.get(row.0).map(|pending| pending.owner.state());
-                matches!(state, Some(State::Committed(_) | State::Aborted))
+                block.get(row.0).is_some_and(|pending| {
+                    let is_read = matches!(pending.base, Base::Unread);
+                    let state = pending.owner.state();
+                    is_read || matches!(state, State::Committed(_) | State::Aborted)
+                })
             };
             if !rows.iter().any(is_ending) {
                 return block;

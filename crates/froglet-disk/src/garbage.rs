@@ -52,7 +52,7 @@ impl Core {
             self.garbage.lock().sweep = true;
             return Err(error);
         }
-        let mut busy = Vec::new();
+        let (mut busy, mut failed) = (Vec::new(), None);
         let mut looked_at = 0;
         while looked_at < AT_ONCE {
             let next = {
@@ -68,16 +68,17 @@ impl Core {
                 Ok(Outcome::Busy) => busy.push((end, space, rid)),
                 Ok(_) => {}
                 Err(error) => {
-                    self.garbage.lock().push(end, space, rid);
-                    return Err(error);
+                    busy.push((end, space, rid));
+                    failed = Some(error);
+                    break;
                 }
             }
         }
+        let more = looked_at == AT_ONCE && busy.len() < looked_at;
+        // Behind the others: theirs may be free.
         let mut garbage = self.garbage.lock();
-        for old in busy.into_iter().rev() {
-            garbage.queue.push_front(old);
-        }
-        Ok(looked_at == AT_ONCE)
+        busy.into_iter().for_each(|(end, space, rid)| garbage.push(end, space, rid));
+        failed.map_or(Ok(more), Err)
     }
 
     /// Goes through the whole history.

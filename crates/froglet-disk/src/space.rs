@@ -145,6 +145,11 @@ impl Space {
         Box::new(OpenFeed(queue))
     }
 
+    /// Whether somebody may want to know what is written.
+    pub fn has_feeds(&self) -> bool {
+        self.feeds.lock().iter().any(|feed| feed.strong_count() > 0)
+    }
+
     /// Rows for every open feed.
     pub fn feed(&self, rids: impl Fn() -> Vec<RowId>) {
         let mut feeds = self.feeds.lock();

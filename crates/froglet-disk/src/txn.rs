@@ -59,6 +59,8 @@ pub(crate) struct DiskTxn {
     ts: Option<u64>,
     /// Where replays have to begin, from the log on.
     applying: Option<u64>,
+    /// What it keeps, once it is about to be logged.
+    pins: Vec<(u64, Arc<Pin>)>,
     is_logged: bool,
 }
 
@@ -85,6 +87,7 @@ impl DiskTxn {
             fills: 0,
             ts: None,
             applying: None,
+            pins: Vec::new(),
             is_logged: false,
         }
     }
@@ -115,6 +118,24 @@ impl DiskTxn {
         }
         self.used_bytes = used;
         Ok(())
+    }
+
+    /// The same of who is not refused.
+    pub fn charge_anyway(&mut self, bytes: usize) {
+        let used = self.used_bytes + bytes as u64;
+        if used > self.charged_bytes {
+            let more = (used - self.charged_bytes).next_multiple_of(CHARGE_BYTES);
+            self.core.crossings().borrow_memory_anyway(more);
+            self.charged_bytes += more;
+        }
+        self.used_bytes = used;
+    }
+
+    /// What was noted from here on goes with the last write.
+    pub fn count_with_last(&mut self, from: usize) {
+        let last = self.seq().saturating_sub(1);
+        self.undo[from..].iter_mut().for_each(|(seq, _)| *seq = last);
+        self.record = None;
     }
 
     pub fn note(&mut self, undo: Undo) {
@@ -166,6 +187,13 @@ impl DiskTxn {
     }
 
     fn feed(&self) {
+        let has_feeds = |(_, undo): &(u32, Undo)| match undo {
+            Undo::Row(space, _) => space.has_feeds(),
+            _ => false,
+        };
+        if !self.undo.iter().any(has_feeds) {
+            return;
+        }
         let mut by_space = BTreeMap::<SpaceId, (Arc<Space>, Vec<RowId>)>::new();
         for (space, rid) in self.changed_rows() {
             by_space.entry(space.id).or_insert_with(|| (space, Vec::new())).1.push(rid);
@@ -266,8 +294,8 @@ impl DiskTxn {
         })
     }
 
-    /// What it keeps is kept from its timestamp on.
-    fn keep_all(&self, ts: u64) {
+    /// What it keeps is kept from its timestamp on: before anybody has a later one, and what he ends may go.
+    fn pin_all(&mut self, ts: u64) {
         let mut kept = BTreeMap::<u64, Vec<SpaceId>>::new();
         for (_, undo) in &self.undo {
             if let Undo::Keep(keeper, spaces) = undo {
@@ -277,8 +305,7 @@ impl DiskTxn {
         for (keeper, mut spaces) in kept {
             spaces.sort_unstable();
             spaces.dedup();
-            let pin: Arc<Pin> = self.core.pins.pin(ts, spaces);
-            self.core.keepers.lock().insert(keeper, pin);
+            self.pins.push((keeper, self.core.pins.pin(ts, spaces)));
         }
     }
 
@@ -406,7 +433,9 @@ impl BesideTxn for DiskTxn {
         if left == self.undo.len() {
             return;
         }
-        let mut seqs: Vec<u32> = self.undo[left..].iter().map(|(seq, _)| *seq).collect();
+        let is_write = |(_, undo): &&(u32, Undo)| matches!(undo, Undo::Row(..) | Undo::Keep(..));
+        let mut seqs: Vec<u32> =
+            self.undo[left..].iter().filter(is_write).map(|(seq, _)| *seq).collect();
         seqs.dedup();
         // What a migration has put into a write that goes is to be put into what it was.
         self.feed();
@@ -480,6 +509,7 @@ impl BesideTxn for DiskTxn {
     fn log(&mut self, number: u64) -> Result<Lsn, EngineError> {
         let ts = self.ts.expect("a transaction is logged after pre_commit");
         self.feed();
+        self.pin_all(ts);
         self.applying = Some(self.core.begin_applying().keep());
         let logged = match self.owner.fills() == self.fills {
             true => self.append(number, ts)?,
@@ -492,7 +522,7 @@ impl BesideTxn for DiskTxn {
 
     fn publish(mut self: Box<Self>) {
         let ts = self.ts.expect("a transaction is published after pre_commit");
-        self.keep_all(ts);
+        self.core.keepers.lock().extend(std::mem::take(&mut self.pins));
         self.is_logged = true;
         self.owner.set(State::Committed(ts));
         self.apply(ts);

@@ -187,14 +187,18 @@ impl DiskTable {
                 self.update_row(txn, base, *rid, columns, values)
             }
             RowWrite::Delete { rid } => {
+                let taken = self.take_row(txn, base, *rid)?;
                 // Who deletes makes room: he is not refused.
-                self.take_row(txn, base, *rid)?;
+                txn.charge_anyway(taken.cells.len() + WRITE_BYTES);
                 self.change_row(txn, *rid, None, Set::Deleted);
                 Ok(())
             }
             RowWrite::Lock { rid } => {
-                txn.charge(WRITE_BYTES)?;
                 let taken = self.take_row(txn, base, *rid)?;
+                if let Err(error) = txn.charge(taken.cells.len() + WRITE_BYTES) {
+                    self.give_row(*rid, &taken);
+                    return Err(error.into());
+                }
                 if !taken.is_held {
                     self.change_row(txn, *rid, None, Set::Nothing);
                 }
@@ -276,9 +280,13 @@ impl DiskTable {
             indexes.iter().map(|at| Arc::clone(&self.indexes[*at])).collect();
         let keys = new_keys(&indexes, &cells)?;
         let undone = txn.undo.len();
-        self.take_keys(txn, rid, &keys, IndexSpec::keeps_apart).inspect_err(|_| {
-            txn.undo_to(undone);
-        })
+        let taken = self.take_keys(txn, rid, &keys, IndexSpec::keeps_apart);
+        match &taken {
+            Err(_) => txn.undo_to(undone),
+            // It is no write: it goes when the last one goes.
+            Ok(()) => txn.count_with_last(undone),
+        }
+        taken
     }
 }
 

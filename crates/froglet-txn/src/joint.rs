@@ -75,6 +75,17 @@ impl Joint {
         self.crossing.registry.counts()
     }
 
+    /// Drops something beside, when the anchor's log has why: a crash must not leave the catalog with what is not there.
+    fn drop_beside(&self, drop_it: impl FnOnce(&dyn Beside) + Send + 'static) {
+        let beside = Arc::downgrade(&self.beside);
+        let done = move |outcome: Result<(), EngineError>| {
+            if let (Ok(()), Some(beside)) = (outcome, beside.upgrade()) {
+                drop_it(&*beside);
+            }
+        };
+        self.anchor.when_durable(self.anchor.appended(), Box::new(done));
+    }
+
     fn is_beside(&self, space: SpaceId) -> bool {
         space.home() == self.beside.home()
     }
@@ -102,7 +113,7 @@ impl Engine for Joint {
 
     fn drop_space(&self, space: SpaceId) {
         match self.is_beside(space) {
-            true => self.beside.drop_space(space),
+            true => self.drop_beside(move |beside| beside.drop_space(space)),
             false => self.anchor.drop_space(space),
         }
     }
@@ -122,14 +133,14 @@ impl Engine for Joint {
 
     fn drop_column(&self, space: SpaceId, column: ColumnId) {
         match self.is_beside(space) {
-            true => self.beside.drop_column(space, column),
+            true => self.drop_beside(move |beside| beside.drop_column(space, column)),
             false => self.anchor.drop_column(space, column),
         }
     }
 
     fn drop_index(&self, space: SpaceId, index: IndexId) {
         match self.is_beside(space) {
-            true => self.beside.drop_index(space, index),
+            true => self.drop_beside(move |beside| beside.drop_index(space, index)),
             false => self.anchor.drop_index(space, index),
         }
     }

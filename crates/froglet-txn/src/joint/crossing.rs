@@ -108,8 +108,10 @@ impl Crossing {
 
     /// Behind the gate: a half is logged beside, and the anchor's is about to be [C2].
     pub fn push(&self, pending: Pending) {
+        // Both under the lock: who finds nothing pending takes the flag back under it.
+        let mut all = self.pending.lock();
         self.has_pending.store(true, Ordering::SeqCst);
-        self.pending.lock().push_back(pending);
+        all.push_back(pending);
     }
 
     /// Behind the gate: the anchor's half is logged.
