@@ -102,10 +102,7 @@ impl World {
 }
 
 fn account(table: &dyn Table, view: &froglet_engine::Snapshot, id: i64) -> (RowId, i64) {
-    let key = froglet_engine::key::encode(
-        [&Value::Int64(id)].into_iter(),
-        [&froglet_engine::key::ASCENDING].into_iter(),
-    );
+    let key = froglet_engine::key::encode([&Value::Int64(id)], [&froglet_engine::key::ASCENDING]);
     let mut row = Vec::new();
     let rid = table.get_by_key(view, 0, &key, &[1], &mut row).expect("an account is there");
     let Value::Int64(n) = row[0] else { unreachable!("a bigint") };
