@@ -154,8 +154,9 @@ impl DiskTable {
                     let is_own = owner.0 != 0 && pending.owner.id == owner;
                     let is_open = pending.owner.begin_fill();
                     if !is_open && pending.owner.state() != State::Aborted {
-                        // It has got its timestamp since: what it leaves is in the feed.
-                        continue;
+                        // It has got its timestamp since: whatever becomes of it is waited for.
+                        drop((block, applying));
+                        return self.store_fill(owner, since, number, ts, rows, target, arrays);
                     }
                     // A newer version than what was read: its commit is in the feed.
                     if matches!(&pending.base, Base::Version(base) if base.begin > ts) {
@@ -222,7 +223,7 @@ impl DiskTable {
                 block.get(row.0).is_some_and(|pending| {
                     let is_read = matches!(pending.base, Base::Unread);
                     let state = pending.owner.state();
-                    is_read || matches!(state, State::Committed(_) | State::Aborted)
+                    is_read || state != State::Open
                 })
             };
             if !rows.iter().any(is_ending) {

@@ -95,11 +95,12 @@ impl Space {
 
     /// The index of a spec, made here if it is not there.
     pub fn make_index(&self, spec: &IndexSpec) -> Arc<Index> {
+        // In this order, as a checkpoint.
+        let columns = self.columns.read();
         let mut indexes = self.indexes.write();
         if let Some(index) = indexes.iter().find(|index| index.spec.id == spec.id) {
             return Arc::clone(index);
         }
-        let columns = self.columns.read();
         let missing = |id: ColumnId| columns.get(&id).map_or(Value::Null, |c| c.missing.clone());
         let parts = spec.key.iter().map(|part| (part.column, missing(part.column)));
         let index = Arc::new(Index {
@@ -256,7 +257,11 @@ impl Index {
 
     /// Where the entries of a range of keys are; all there are not in it.
     pub fn bounds(&self, range: &KeyRange) -> (Vec<u8>, Vec<u8>) {
-        let with = |key: &[u8], rest: &[u8]| [&self.prefix[..], key, rest].concat();
+        // No key is longer, so the beginning of one that is bounds the same.
+        let most = keys::KEY_BYTES_MAX + 1;
+        let with = |key: &[u8], rest: &[u8]| {
+            [&self.prefix[..], &key[..key.len().min(most)], rest].concat()
+        };
         let from = match &range.lower {
             Bound::Included(key) | Bound::Excluded(key) => with(key, &[]),
             Bound::Unbounded => with(&[], &[]),
