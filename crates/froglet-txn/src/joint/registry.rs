@@ -103,7 +103,9 @@ impl Inner {
             // Views that see this pair and not the next one.
             while views.next_if(|view| **view < pair.0).is_some() {}
             let is_seen = views.peek().is_some_and(|view| next.is_none_or(|next| **view < next));
-            if is_seen || next.is_none() || pair.0 >= all_from {
+            // The newest may be taken back: then views behind it ask for the one before.
+            let is_newest = n + 2 >= before;
+            if is_seen || is_newest || pair.0 >= all_from {
                 kept.push_back(*pair);
                 kept_last = Some(*pair);
             }
