@@ -324,6 +324,8 @@ impl Shared {
             // Space behind a segment that is to be made is had when it is there.
             let mut state = self.state.lock();
             state.requested = state.next;
+            // Whoever asks for less later wakes nobody, and this may be another thread than the flusher's.
+            self.wake(&mut state);
         }
         // A segment that is not there yet is the spare file.
         let (file_bytes, spare_bytes) = match segment_first == disk.first.0 {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use froglet_disk::DiskTable;
 use froglet_engine::crossing::Beside;
 use froglet_engine::env::{Env, MemEnv};
-use froglet_engine::{Engine, EngineError, Home, Table};
+use froglet_engine::{Engine, EngineError, HeldBack, Holder, Home, Table};
 use froglet_memory::MemoryTable;
 use froglet_testkit::{Amount, Host, TABLES, run_histories};
 use froglet_txn::RegistryOptions;
@@ -23,6 +23,19 @@ struct Joined {
 }
 
 impl Joined {
+    /// What was released at the anchor is released beside by a callback, which another thread may be about to make.
+    fn until_released(&self, engine: &dyn Engine) {
+        let disk = self.both.lock().unwrap().as_ref().and_then(|both| both.disk.upgrade());
+        let disk = disk.expect("it is open");
+        let is_kept = |held: &HeldBack| match held.holder {
+            Holder::Keeper(keeper) => engine.keepers().contains(&keeper),
+            _ => true,
+        };
+        while !disk.held_back().iter().all(is_kept) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn new(homes: [Home; TABLES], options: Options) -> Joined {
         Joined { homes, options, files: Mutex::default(), both: Mutex::default() }
     }
@@ -52,16 +65,24 @@ impl Host for Joined {
         false
     }
 
-    fn settle(&self, _engine: &dyn Engine) {
+    fn settle(&self, engine: &dyn Engine) {
         let disk = self.both.lock().unwrap().as_ref().and_then(|both| both.disk.upgrade());
         let disk = disk.expect("it is open");
         let (send, receive) = std::sync::mpsc::channel();
-        let done = move |outcome: Result<(), EngineError>| send.send(outcome).expect("we wait");
-        disk.when_durable(disk.appended(), Box::new(done));
-        receive.recv().expect("the log calls back").expect("it is well");
+        let done = || {
+            let send = send.clone();
+            Box::new(move |outcome: Result<(), EngineError>| send.send(outcome).expect("we wait"))
+        };
+        engine.when_durable(engine.appended(), done());
+        disk.when_durable(disk.appended(), done());
+        for _ in 0..2 {
+            receive.recv().expect("the log calls back").expect("it is well");
+        }
     }
 
-    fn collect(&self, _engine: &dyn Engine) {
+    fn collect(&self, engine: &dyn Engine) {
+        self.settle(engine);
+        self.until_released(engine);
         let both = self.both.lock().unwrap();
         let both = both.as_ref().expect("it is open");
         both.memory.upgrade().expect("it is open").collect_garbage();
