@@ -21,7 +21,7 @@ use crate::space::Space;
 impl Core {
     /// Writes a checkpoint and cuts the log before it. One at a time.
     pub fn write_checkpoint(&self) -> Result<(), EngineError> {
-        let mut newest = self.manifest.lock();
+        let _one = self.checkpointing.lock();
         let lsn = self.not_applied();
         let half = self.crossings().newest();
         let manifest = Manifest {
@@ -41,9 +41,7 @@ impl Core {
         self.log.wait_durable(self.log.appended())?;
         self.store.flush()?;
         CrashPoint::DiskFlushed.reached();
-        let manifest = Manifest { ts, ..manifest };
-        manifest.write(&*self.env, &self.dir)?;
-        *newest = manifest;
+        Manifest { ts, ..manifest }.write(&*self.env, &self.dir)?;
         CrashPoint::DiskManifest.reached();
         self.log.truncate_before(lsn)?;
         Ok(())

@@ -15,6 +15,7 @@ use froglet_engine::{
     ColumnId, CrashPoint, EngineError, HeldBack, Holder, Home, IndexId, IndexSpec, Layout, Lsn,
     SpaceId, Table, Ts, TxnId,
 };
+use froglet_log::halves::{self, Side};
 use froglet_log::{Log, LogOptions, redo};
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -24,6 +25,9 @@ use crate::space::Space;
 use crate::store::{LsmStore, Store};
 use crate::table::DiskTable;
 use crate::txn::DiskTxn;
+
+/// Where the log is in an engine's directory.
+pub(crate) const LOG: &str = "log";
 
 /// How an engine is opened.
 pub struct DiskOptions {
@@ -76,7 +80,8 @@ pub(crate) struct Core {
     pub recovered_half: AtomicU64,
     /// Where the records begin that are in the log, or about to be, and not wholly in the store.
     pub applying: Mutex<BTreeMap<u64, usize>>,
-    pub manifest: Mutex<Manifest>,
+    /// Held by who writes a checkpoint.
+    pub checkpointing: Mutex<()>,
     pub pressure: Pressure,
     crossings: OnceLock<Arc<dyn Crossings>>,
 }
@@ -160,7 +165,7 @@ impl Core {
         options: DiskOptions,
         store: LsmStore,
         log: Log,
-        manifest: Manifest,
+        manifest: &Manifest,
         spaces: BTreeMap<SpaceId, Arc<Space>>,
         purges: Arc<Purges>,
         pins: Arc<Pins>,
@@ -180,7 +185,7 @@ impl Core {
             purges,
             recovered_half: AtomicU64::new(manifest.half),
             applying: Mutex::default(),
-            manifest: Mutex::new(manifest),
+            checkpointing: Mutex::default(),
             pressure: Pressure::default(),
             crossings: OnceLock::new(),
         }
@@ -366,35 +371,23 @@ impl std::fmt::Debug for DiskEngine {
     }
 }
 
-/// What an engine has and does, for people.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskCounts {
-    /// Bytes of its files, the log apart.
-    pub disk_bytes: u64,
-    /// Bytes that were written and are in memory only; the log has them.
-    pub gathered_bytes: u64,
-    /// Bytes of blocks in the cache.
-    pub cache_bytes: u64,
-    /// Files.
-    pub files: u64,
-    /// Files in which a key may have to be looked for before those that are in order.
-    pub runs: u64,
-    /// Old versions that wait to be removed.
-    pub old_versions: u64,
-    /// Rows that open transactions have written.
-    pub pending_rows: u64,
-}
-
 impl DiskEngine {
-    /// Whether there is one in a data directory.
-    pub fn is_in(env: &dyn Env, data_dir: &Path) -> bool {
-        env.list(&data_dir.join(Home::Disk.name())).is_ok_and(|names| !names.is_empty())
-    }
-
-    /// Where its log's replay begins, and the newest half in its checkpoint.
-    pub fn checkpointed(env: &dyn Env, dir: &Path) -> Result<(Lsn, u64), EngineError> {
+    /// Makes its log, in `dir`, and the anchor's agree, before either is opened; the anchor's replay begins at `from`, and
+    /// its checkpoint has the halves up to `kept`.
+    pub fn agree(
+        env: &dyn Env,
+        dir: &Path,
+        anchor_log: &Path,
+        from: Lsn,
+        kept: u64,
+    ) -> Result<(), EngineError> {
+        env.create_dir_all(dir)?;
         let manifest = Manifest::read(env, dir)?;
-        Ok((Lsn(manifest.lsn), manifest.half))
+        let anchor = Side { dir: anchor_log, from, kept };
+        let log = dir.join(LOG);
+        let beside = Side { dir: &log, from: Lsn(manifest.lsn), kept: manifest.half };
+        halves::agree(env, anchor, beside)?;
+        Ok(())
     }
 
     /// Opens an engine, recovering what its directory holds. Its log agrees with the anchor's already.
@@ -407,27 +400,6 @@ impl DiskEngine {
     /// One round of work, of an engine without threads: writes what has gathered, and cleans up.
     pub fn work(&self) -> Result<bool, EngineError> {
         self.core.work(false)
-    }
-
-    /// Everything is written once more, without what has been removed.
-    pub fn vacuum(&self) -> Result<(), EngineError> {
-        self.core.garbage.lock().sweep = true;
-        while self.core.work(true)? {}
-        self.core.store.compact_all()
-    }
-
-    /// See [`DiskCounts`].
-    pub fn counts(&self) -> DiskCounts {
-        let store = self.core.store.counts();
-        DiskCounts {
-            disk_bytes: store.disk_bytes,
-            gathered_bytes: store.memory_bytes,
-            cache_bytes: store.cache_bytes,
-            files: store.files,
-            runs: store.runs,
-            old_versions: self.core.garbage.lock().queue.len() as u64,
-            pending_rows: self.core.overlay.len() as u64,
-        }
     }
 
     fn start(&self) {

@@ -12,7 +12,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
-use arrow_array::{Array, ArrayRef};
+use arrow_array::ArrayRef;
 use froglet_engine::batch::{batch_of, value_at};
 use froglet_engine::{
     BlockRows, ColumnFill, ColumnId, CrashPoint, Direction, EngineError, Install, KeyRange,
@@ -62,7 +62,8 @@ impl DiskTable {
         let ColumnFill { rows, columns: arrays } = transform(&block)?;
         let filled: Vec<usize> = rows.unwrap_or_else(|| (0..read.len()).collect());
         if !filled.is_empty() {
-            self.check_fill(&arrays, target, filled.len())?;
+            let types = target.iter().map(|&at| self.layout.columns[at].ty);
+            ColumnFill::check(&arrays, types, filled.len())?;
             let filled: Vec<&(RowId, Cells)> = filled.iter().map(|&at| &read[at]).collect();
             self.store_fill(owner, since, number, fill_ts, &filled, target, &arrays)?;
         }
@@ -89,30 +90,6 @@ impl DiskTable {
                 Ok(read)
             }
         }
-    }
-
-    fn check_fill(
-        &self,
-        arrays: &[ArrayRef],
-        target: &[usize],
-        count: usize,
-    ) -> Result<(), MigrateError> {
-        let wrong = |what: String| MigrateError::Transform(what.into());
-        if arrays.len() != target.len() {
-            let (columns, targets) = (arrays.len(), target.len());
-            return Err(wrong(format!("{columns} columns computed for {targets} targets")));
-        }
-        for (array, &at) in arrays.iter().zip(target) {
-            let ty = self.layout.columns[at].ty.arrow();
-            if array.len() != count {
-                return Err(wrong(format!("{} values computed for {count} rows", array.len())));
-            }
-            if array.data_type() != &ty {
-                let found = array.data_type();
-                return Err(wrong(format!("values of type {found} computed for a column of {ty}")));
-            }
-        }
-        Ok(())
     }
 
     #[allow(clippy::too_many_arguments)]

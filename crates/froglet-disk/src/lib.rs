@@ -35,5 +35,5 @@ mod txn;
 mod version;
 mod write;
 
-pub use engine::{DiskCounts, DiskEngine, DiskOptions};
+pub use engine::{DiskEngine, DiskOptions};
 pub use table::DiskTable;

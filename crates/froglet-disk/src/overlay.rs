@@ -117,6 +117,16 @@ pub(crate) enum Base {
     Version(Version),
 }
 
+impl Base {
+    /// What it is, if that is known and something.
+    pub fn version(&self) -> Option<&Version> {
+        match self {
+            Base::Version(version) => Some(version),
+            Base::Nothing | Base::Unread => None,
+        }
+    }
+}
+
 /// A row that somebody writes to.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -288,11 +298,5 @@ impl Overlay {
         if *count == 0 {
             claims.remove(key);
         }
-    }
-
-    /// Rows that somebody writes to.
-    pub fn len(&self) -> usize {
-        let rows = |shard: &Mutex<Shard>| shard.lock().values().map(BTreeMap::len).sum::<usize>();
-        self.shards.iter().map(rows).sum()
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct View<'a> {
 impl Core {
     pub fn view<'a>(&self, snapshot: &'a Snapshot) -> View<'a> {
         let crossings = self.crossings();
-        let ts = snapshot.beside(|| crossings.view_at(snapshot));
+        let ts = snapshot.beside(|| crossings.at(snapshot.ts));
         View { ts: ts.0, own: snapshot.own, snapshot }
     }
 

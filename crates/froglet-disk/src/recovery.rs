@@ -12,17 +12,17 @@ use froglet_engine::{ColumnSpec, CrashPoint, EngineError, Lsn, RowId, SpaceId};
 use froglet_log::redo::{self, Entry, Malformed, Operation, Transaction};
 use froglet_log::{Log, LogError, LogOptions};
 
-use crate::engine::{Core, DiskOptions, Pins, Purges};
+use crate::engine::{Core, DiskOptions, LOG, Pins, Purges};
 use crate::keys;
 use crate::manifest::Manifest;
 use crate::space::Space;
 use crate::store::{LsmStore, Store, Tree};
+use crate::txn::put_version;
 use crate::version::{self, Cells, Version, encode};
 
 pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
     let env = Arc::clone(&options.env);
-    let env_error = |e| EngineError::Env(Arc::new(e));
-    env.create_dir_all(&options.dir).map_err(env_error)?;
+    env.create_dir_all(&options.dir)?;
     let manifest = Manifest::read(&*env, &options.dir)?;
     let store_dir = options.store_dir.clone().unwrap_or_else(|| options.dir.join("store"));
     std::fs::create_dir_all(&store_dir).map_err(|error| EngineError::Unusable {
@@ -52,7 +52,7 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
     };
     let log = Log::open(
         env,
-        &options.dir.join("log"),
+        &options.dir.join(LOG),
         log_options,
         Lsn(manifest.lsn),
         &mut |lsn, record| {
@@ -64,7 +64,7 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
         },
     )?;
     let Replay { spaces, keepers, newest, half, .. } = replay;
-    let core = Core::new(options, store, log, manifest, spaces, purges, pins);
+    let core = Core::new(options, store, log, &manifest, spaces, purges, pins);
     core.clock.fetch_max(newest, Ordering::SeqCst);
     core.recovered_half.fetch_max(half, Ordering::SeqCst);
     for (keeper, (ts, spaces)) in keepers {
@@ -235,22 +235,10 @@ impl Replay<'_> {
         if base.as_ref().is_some_and(|base| base.begin >= ts) {
             return Ok(());
         }
-        if let Some(base) = &base {
-            self.store.put(Tree::History, &keys::history(id, rid, ts), &base.encode());
-        }
         if let Some(cells) = &now {
             self.enter(space, rid, cells)?;
         }
-        let key = keys::row(id, rid);
-        match &now {
-            Some(cells) => self.store.put(Tree::Rows, &key, &encode(ts, cells)),
-            None => self.store.remove(Tree::Rows, &key),
-        }
-        let rows = i64::from(now.is_some()) - i64::from(base.is_some());
-        let bytes =
-            now.map_or(0, |now| now.len() as i64) - base.map_or(0, |base| base.cells.len() as i64);
-        space.rows.fetch_add(rows, Ordering::Relaxed);
-        space.bytes.fetch_add(bytes, Ordering::Relaxed);
+        put_version(self.store, space, rid, base.as_ref(), now.as_ref(), ts);
         Ok(())
     }
 
@@ -282,9 +270,7 @@ impl Replay<'_> {
             let mut cells = Vec::new();
             redo::put_cells(&mut cells, columns.iter().copied().zip(row));
             self.enter(space, *rid, &cells)?;
-            self.store.put(Tree::Rows, &keys::row(space.id, *rid), &encode(0, &cells));
-            space.rows.fetch_add(1, Ordering::Relaxed);
-            space.bytes.fetch_add(cells.len() as i64, Ordering::Relaxed);
+            put_version(self.store, space, *rid, None, Some(&cells.into()), 0);
         }
         Ok(())
     }

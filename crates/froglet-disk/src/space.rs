@@ -152,15 +152,11 @@ impl Space {
     }
 
     /// Rows for every open feed.
-    pub fn feed(&self, rids: impl Fn() -> Vec<RowId>) {
+    pub fn feed(&self, rids: &[RowId]) {
         let mut feeds = self.feeds.lock();
         feeds.retain(|feed| feed.strong_count() > 0);
-        if feeds.is_empty() {
-            return;
-        }
-        let rids = rids();
         for feed in feeds.iter().filter_map(Weak::upgrade) {
-            feed.0.lock().extend_from_slice(&rids);
+            feed.0.lock().extend_from_slice(rids);
         }
     }
 }

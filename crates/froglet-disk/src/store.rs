@@ -42,20 +42,6 @@ impl Tree {
 /// What is visited of a range; false ends it.
 pub(crate) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> bool + 'a;
 
-/// What the store has, and has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct StoreCounts {
-    /// In files.
-    pub disk_bytes: u64,
-    /// In memory, not in files.
-    pub memory_bytes: u64,
-    /// Files.
-    pub files: u64,
-    /// Runs in which a key may have to be looked for.
-    pub runs: u64,
-    pub cache_bytes: u64,
-}
-
 /// See the module.
 pub(crate) trait Store: Send + Sync {
     fn put(&self, tree: Tree, key: &[u8], value: &[u8]);
@@ -78,9 +64,6 @@ pub(crate) trait Store: Send + Sync {
     fn flush(&self) -> Result<(), EngineError>;
     /// Makes fewer files, if there are too many. Whether there may be more to do.
     fn compact(&self) -> Result<bool, EngineError>;
-    /// Writes everything once more, without what has been removed.
-    fn compact_all(&self) -> Result<(), EngineError>;
     /// Forgets every key at or above `from` and below `to`.
     fn remove_range(&self, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError>;
-    fn counts(&self) -> StoreCounts;
 }

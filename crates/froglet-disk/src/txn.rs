@@ -22,7 +22,7 @@ use crate::engine::{Core, Pin};
 use crate::keys;
 use crate::overlay::{Base, ClaimKey, Owner, State};
 use crate::space::{Index, Space};
-use crate::store::Tree;
+use crate::store::{Store, Tree};
 use crate::version::{Cells, Version, encode};
 
 /// Memory is charged in such steps.
@@ -199,7 +199,7 @@ impl DiskTxn {
             by_space.entry(space.id).or_insert_with(|| (space, Vec::new())).1.push(rid);
         }
         for (space, rids) in by_space.values() {
-            space.feed(|| rids.clone());
+            space.feed(rids);
         }
     }
 
@@ -332,11 +332,7 @@ impl DiskTxn {
             let mut block = core.overlay.block(space.id, rid.block());
             let pending = block.get(rid).expect("a row that was written is pending");
             if let Some(last) = pending.last() {
-                let base = match &pending.base {
-                    Base::Version(version) => Some(version),
-                    Base::Nothing | Base::Unread => None,
-                };
-                core.store_row(&space, rid, base, last.cells.as_ref(), ts);
+                core.store_row(&space, rid, pending.base.version(), last.cells.as_ref(), ts);
                 CrashPoint::HalfApplied.reached();
             }
             block.remove(rid);
@@ -381,24 +377,35 @@ impl Core {
         now: Option<&Cells>,
         ts: u64,
     ) {
-        if let Some(base) = base {
-            space.newest_end.fetch_max(ts, Ordering::SeqCst);
-            let key = keys::history(space.id, rid, ts);
-            self.store.put(Tree::History, &key, &base.encode());
+        put_version(&*self.store, space, rid, base, now, ts);
+        if base.is_some() {
             self.garbage.lock().push(ts, space.id, rid);
         }
-        let key = keys::row(space.id, rid);
-        match now {
-            Some(cells) => self.store.put(Tree::Rows, &key, &encode(ts, cells)),
-            None => self.store.remove(Tree::Rows, &key),
-        }
-        let bytes = |cells: usize| i64::try_from(cells).expect("a row is in memory");
-        let rows = i64::from(now.is_some()) - i64::from(base.is_some());
-        let more =
-            bytes(now.map_or(0, |now| now.len())) - bytes(base.map_or(0, |base| base.cells.len()));
-        space.rows.fetch_add(rows, Ordering::Relaxed);
-        space.bytes.fetch_add(more, Ordering::Relaxed);
     }
+}
+
+/// Puts a version of a row in the place of another one, which becomes a part of its history.
+pub(crate) fn put_version(
+    store: &dyn Store,
+    space: &Space,
+    rid: RowId,
+    base: Option<&Version>,
+    now: Option<&Cells>,
+    ts: u64,
+) {
+    if let Some(base) = base {
+        space.newest_end.fetch_max(ts, Ordering::SeqCst);
+        store.put(Tree::History, &keys::history(space.id, rid, ts), &base.encode());
+    }
+    let key = keys::row(space.id, rid);
+    match now {
+        Some(cells) => store.put(Tree::Rows, &key, &encode(ts, cells)),
+        None => store.remove(Tree::Rows, &key),
+    }
+    let bytes = |cells: Option<&Cells>| cells.map_or(0, |cells| cells.len() as i64);
+    let rows = i64::from(now.is_some()) - i64::from(base.is_some());
+    space.rows.fetch_add(rows, Ordering::Relaxed);
+    space.bytes.fetch_add(bytes(now) - bytes(base.map(|base| &base.cells)), Ordering::Relaxed);
 }
 
 /// Waits until something that has gathered is written.

@@ -107,10 +107,9 @@ impl DiskTable {
             let mut block = self.core.overlay.block(self.space.id, rid.block());
             match block.get(rid) {
                 Some(pending) if pending.owner.id == txn.id() => {
-                    let now = match (pending.last(), &pending.base) {
-                        (Some(last), _) => last.cells.clone(),
-                        (None, Base::Version(version)) => Some(Arc::clone(&version.cells)),
-                        (None, Base::Nothing | Base::Unread) => None,
+                    let now = match pending.last() {
+                        Some(last) => last.cells.clone(),
+                        None => pending.base.version().map(|base| Arc::clone(&base.cells)),
                     };
                     let is_held = true;
                     return now.map(|cells| Taken { cells, is_held }).ok_or(WriteStop::Gone);
@@ -356,10 +355,7 @@ impl Core {
         if let Some(pending) = block.get(rid)
             && let Some(last) = pending.last()
         {
-            let base = match &pending.base {
-                Base::Version(version) => Some(&version.cells),
-                Base::Nothing | Base::Unread => None,
-            };
+            let base = pending.base.version().map(|base| &base.cells);
             let changes = || pending.changes.iter().filter_map(|change| change.cells.as_ref());
             return Ok(match pending.owner.state() {
                 State::Open | State::Committing(_) if pending.owner.id != own => {

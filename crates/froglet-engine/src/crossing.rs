@@ -129,9 +129,8 @@ pub trait BesideTxn: Send + Sync + Any {
 
 /// What the engine beside asks of who joins it with the anchor.
 pub trait Crossings: Halves {
-    /// Where its timeline stands for a view of the anchor's: what is committed at or below is what the view sees.
-    fn view_at(&self, snapshot: &Snapshot) -> Ts;
-    /// The same for a timestamp of the anchor's that a registered view is at or below.
+    /// Where its timeline stands for a timestamp of the anchor's that a registered view has, or is below: what is
+    /// committed at or below is what a view at that timestamp sees.
     fn at(&self, anchor: Ts) -> Ts;
     /// A view at the present, see [`Engine::fresh`].
     fn fresh(&self, own: TxnId) -> Arc<Snapshot>;

@@ -24,13 +24,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 
 use crate::error::EngineError;
 use crate::id::{ColumnId, Home, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 use crate::layout::{Dictionary, Layout};
 use crate::reads::Reads;
-use crate::value::{Row, Value};
+use crate::value::{ColumnType, Row, Value};
 
 /// A registered read view: versions it may need are kept while it lives.
 pub struct Snapshot {
@@ -323,6 +323,33 @@ pub struct ColumnFill {
     pub rows: Option<Vec<usize>>,
     /// For each target column as many values.
     pub columns: Vec<ArrayRef>,
+}
+
+impl ColumnFill {
+    /// Whether there are `count` values for each target, of its type.
+    pub fn check(
+        columns: &[ArrayRef],
+        targets: impl ExactSizeIterator<Item = ColumnType>,
+        count: usize,
+    ) -> Result<(), MigrateError> {
+        let wrong = |what: String| Err(MigrateError::Transform(what.into()));
+        let targets_are = targets.len();
+        if columns.len() != targets_are {
+            let computed = columns.len();
+            return wrong(format!("{computed} columns computed for {targets_are} targets"));
+        }
+        for (array, ty) in columns.iter().zip(targets) {
+            let ty = ty.arrow();
+            if array.len() != count {
+                return wrong(format!("{} values computed for {count} rows", array.len()));
+            }
+            if array.data_type() != &ty {
+                let found = array.data_type();
+                return wrong(format!("values of type {found} computed for a column of {ty}"));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl From<Vec<ArrayRef>> for ColumnFill {

@@ -194,6 +194,12 @@ pub enum EngineError {
     },
 }
 
+impl From<EnvError> for EngineError {
+    fn from(error: EnvError) -> EngineError {
+        EngineError::Env(std::sync::Arc::new(error))
+    }
+}
+
 impl EngineError {
     /// PostgreSQL's code for this error.
     pub fn sqlstate(&self) -> SqlState {

@@ -71,6 +71,7 @@ mod chain;
 mod disk;
 mod flusher;
 pub mod halves;
+pub mod manifest;
 mod reader;
 pub mod redo;
 mod room;

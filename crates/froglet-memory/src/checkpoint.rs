@@ -54,7 +54,7 @@ use crate::block::Block;
 use crate::clock::{Registered, holder};
 use crate::column::Wanted;
 use crate::engine::{Disk, MemoryEngine};
-use crate::files::{FileWriter, env_error, write_error};
+use crate::files::{FileWriter, write_error};
 use crate::index_snapshot;
 use crate::keepers::Keeper;
 use crate::kept_rows;
@@ -89,7 +89,7 @@ impl MemoryEngine {
         let (registered, ts) = Registered::new(&self.core.timeline, holder::CHECKPOINT);
         let snapshot = Snapshot::new(Ts(ts), TxnId(0), Box::new(registered));
         // The manifest must not refer to a part of the log that a crash takes away.
-        log.wait_durable(lsn).map_err(EngineError::from)?;
+        log.wait_durable(lsn)?;
         CrashPoint::CheckpointBegun.reached();
         // Who has a timestamp of at most `s` is decided before it is asked who keeps what [W3].
         self.core.timeline.settle();
@@ -98,7 +98,7 @@ impl MemoryEngine {
         let written = self.write_files(disk, &newest, &snapshot, lsn, &keepers, &mut copied);
         let in_place = written.and_then(|mut manifest| {
             manifest.half = half;
-            log.wait_durable(log.appended()).map_err(EngineError::from)?; // [P3]
+            log.wait_durable(log.appended())?; // [P3]
             self.core.halves().map_or(Ok(()), |halves| halves.settle_durable())?; // [P6]
             manifest.write(&*disk.env, &disk.checkpoint_dir())?;
             Ok(manifest)
@@ -118,7 +118,7 @@ impl MemoryEngine {
             }
         };
         *newest = manifest;
-        log.truncate_before(lsn).map_err(EngineError::from)?;
+        log.truncate_before(lsn)?;
         CrashPoint::CheckpointLogCut.reached();
         remove_unused(disk, &newest)
     }
@@ -133,7 +133,7 @@ impl MemoryEngine {
         copied: &mut Vec<(Arc<Space>, u32)>,
     ) -> Result<Manifest, EngineError> {
         let dir = disk.checkpoint_dir();
-        disk.env.create_dir_all(&dir).map_err(env_error)?;
+        disk.env.create_dir_all(&dir)?;
         let spaces: Vec<Arc<Space>> = self.core.spaces.read().values().cloned().collect();
         // From here on "dirty" says nothing of what has changed since the restart.
         spaces.iter().for_each(|space| space.snapshots.lock().clear());
@@ -165,7 +165,7 @@ impl MemoryEngine {
         }
         let names: BTreeSet<String> = manifest.names().into_iter().map(str::to_owned).collect();
         manifest.files.retain(|file| names.contains(&file.name));
-        disk.env.sync_dir(&dir).map_err(env_error)?;
+        disk.env.sync_dir(&dir)?;
         Ok(manifest)
     }
 
@@ -308,7 +308,7 @@ impl<'d> BatchFile<'d> {
     /// Writes a batch; its number.
     pub fn write(&mut self, batch: &RecordBatch) -> Result<usize, EngineError> {
         if self.writer.is_none() {
-            let file = FileWriter::create(&*self.disk.env, &self.path).map_err(env_error)?;
+            let file = FileWriter::create(&*self.disk.env, &self.path)?;
             let new = arrow_ipc::writer::FileWriter::try_new(file, &self.schema);
             self.writer = Some(new.map_err(|e| write_error(&self.path, e))?);
         }
@@ -386,7 +386,7 @@ fn write_notes(
     }
     let name = format!("{seq:06}-space-{}.notes", space.id);
     let path = dir.join(&name);
-    let mut file = FileWriter::create(&*disk.env, &path).map_err(env_error)?;
+    let mut file = FileWriter::create(&*disk.env, &path)?;
     for note in notes {
         let written = file.write_all(&(note.len() as u64).to_le_bytes());
         written.and_then(|()| file.write_all(&note)).map_err(|e| write_error(&path, e))?;
@@ -398,10 +398,10 @@ fn write_notes(
 fn remove_unused(disk: &Disk, manifest: &Manifest) -> Result<(), EngineError> {
     let dir = disk.checkpoint_dir();
     let used = manifest.names();
-    for name in disk.env.list(&dir).map_err(env_error)? {
+    for name in disk.env.list(&dir)? {
         if (name.ends_with(".arrow") || name.ends_with(".notes")) && !used.contains(name.as_str()) {
-            disk.env.remove(&dir.join(&name)).map_err(env_error)?;
+            disk.env.remove(&dir.join(&name))?;
         }
     }
-    disk.env.sync_dir(&dir).map_err(env_error)
+    Ok(disk.env.sync_dir(&dir)?)
 }

@@ -107,7 +107,7 @@ impl MemoryTxn {
             let wanted_bytes = piece_bytes.unwrap_or(self.redo.rest().len()) + AROUND_BYTES;
             let reserving = match self.log.reserving.take() {
                 Some(reserving) => reserving,
-                None => log.reserve(wanted_bytes).map_err(EngineError::from)?,
+                None => log.reserve(wanted_bytes)?,
             };
             match reserving.taken() {
                 None => {
@@ -139,7 +139,7 @@ impl MemoryTxn {
             true => chain.push(room, &[piece]),
             false => chain.push(room, &[&[redo::LONG_TXN], piece]),
         };
-        pushed.map_err(EngineError::from)?;
+        pushed?;
         let bytes = self.log.bytes + piece.len();
         let whole = bytes == self.redo.closed()[self.log.chunks].len();
         self.log.chain = Some(chain);

@@ -479,9 +479,7 @@ impl Engine for MemoryEngine {
         // One lock for log and map, so that the newest note is the same in both.
         let mut notes = self.core.notes.lock();
         let lsn = match &self.core.log {
-            Some(log) => {
-                log.append_now(&[&redo::note_head(key), value]).map_err(EngineError::from)?
-            }
+            Some(log) => log.append_now(&[&redo::note_head(key), value])?,
             None => Lsn(0),
         };
         match value.is_empty() {

@@ -69,11 +69,6 @@ fn io_error(error: EnvError) -> io::Error {
     io::Error::new(error.source.kind(), error)
 }
 
-/// A failed file operation is the engine's.
-pub(crate) fn env_error(error: EnvError) -> EngineError {
-    EngineError::Env(Arc::new(error))
-}
-
 /// What is wrong with a file, and where.
 pub(crate) fn corrupt(path: &Path, offset: u64, what: impl Into<String>) -> EngineError {
     EngineError::Corrupt { file: path.display().to_string(), offset, what: what.into() }

@@ -26,7 +26,7 @@ use froglet_engine::{EngineError, SpaceId};
 
 use crate::checkpoint::THERE_COLUMN;
 use crate::column::Column;
-use crate::files::{corrupt, env_error};
+use crate::files::corrupt;
 use crate::index_snapshot::IndexSnapshot;
 use crate::ipc::{IpcBatch, IpcFile};
 use crate::kept_rows::KeptRows;
@@ -88,8 +88,8 @@ impl Files {
         let mut mapped = Vec::with_capacity(entries.len());
         for entry in &entries {
             let path = dir.join(&entry.name);
-            let file = env.open(&path, OpenMode::Read).map_err(env_error)?;
-            let bytes = file.map().map_err(env_error)?;
+            let file = env.open(&path, OpenMode::Read)?;
+            let bytes = file.map()?;
             let len = bytes.len() as u64;
             if len != entry.bytes {
                 let what = format!("{len} bytes, not {}", entry.bytes);

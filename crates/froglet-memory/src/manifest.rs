@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
-use froglet_engine::env::{Env, OpenMode};
+use froglet_engine::env::Env;
 use froglet_engine::{ColumnId, ColumnType, CrashPoint, EngineError, IndexSpec, SpaceId};
 use serde::{Deserialize, Serialize};
 
-use crate::files::{FileWriter, corrupt, env_error, write_error};
+use crate::files::{FileWriter, write_error};
 
 /// The format of checkpoints that this program writes, and the only one that it reads.
 pub(crate) const FORMAT: u32 = 4;
@@ -110,58 +110,23 @@ pub(crate) struct FileEntry {
     pub batches: usize,
 }
 
-/// What every format's manifest says of itself.
-#[derive(Deserialize)]
-struct Formatted {
-    format: u32,
-}
-
 impl Manifest {
     /// Reads the newest manifest; the default if there is none.
     pub fn read(env: &dyn Env, dir: &Path) -> Result<Manifest, EngineError> {
-        let path = dir.join(MANIFEST);
-        let file = match env.open(&path, OpenMode::Read) {
-            Ok(file) => file,
-            Err(error) if error.is_not_found() => return Ok(Manifest::default()),
-            Err(error) => return Err(env_error(error)),
-        };
-        let bytes = file.map().map_err(env_error)?;
-        let text = std::str::from_utf8(&bytes).map_err(|e| corrupt(&path, 0, e.to_string()))?;
-        let (body, crc) =
-            text.split_once('\n').ok_or_else(|| corrupt(&path, 0, "no checksum line"))?;
-        let at = body.len() as u64;
-        let stored =
-            u32::from_str_radix(crc.trim(), 16).map_err(|e| corrupt(&path, at, e.to_string()))?;
-        let computed = crc32fast::hash(body.as_bytes());
-        if stored != computed {
-            return Err(corrupt(
-                &path,
-                at,
-                format!("checksum {stored:08x}, computed {computed:08x}"),
-            ));
-        }
-        let json = |e: serde_json::Error| corrupt(&path, e.column() as u64, e.to_string());
-        let Formatted { format } = serde_json::from_str(body).map_err(json)?;
-        if format != FORMAT {
-            let what = format!(
-                "format {format}, this program reads {FORMAT}; copy the tables out with the program that wrote it"
-            );
-            return Err(corrupt(&path, 0, what));
-        }
-        serde_json::from_str(body).map_err(json)
+        let manifest = froglet_log::manifest::read(env, &dir.join(MANIFEST), FORMAT)?;
+        Ok(manifest.unwrap_or_default())
     }
 
     /// Puts the manifest in place.
     pub fn write(&self, env: &dyn Env, dir: &Path) -> Result<(), EngineError> {
         let (path, new) = (dir.join(MANIFEST), dir.join("manifest.json.new"));
-        let body = serde_json::to_string(self).map_err(|e| write_error(&path, e))?;
-        let crc = crc32fast::hash(body.as_bytes());
-        let mut file = FileWriter::create(env, &new).map_err(env_error)?;
-        write!(file, "{body}\n{crc:08x}\n").map_err(|e| write_error(&new, e))?;
+        let text = froglet_log::manifest::text(self).map_err(|e| write_error(&path, e))?;
+        let mut file = FileWriter::create(env, &new)?;
+        file.write_all(text.as_bytes()).map_err(|e| write_error(&new, e))?;
         file.finish().map_err(|e| write_error(&new, e))?;
-        env.rename(&new, &path).map_err(env_error)?;
+        env.rename(&new, &path)?;
         CrashPoint::CheckpointRenamed.reached();
-        env.sync_dir(dir).map_err(env_error)
+        Ok(env.sync_dir(dir)?)
     }
 
     pub fn space(&self, id: SpaceId) -> Option<&SpaceEntry> {

@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, RecordBatch};
+use arrow_array::RecordBatch;
 use crossbeam_epoch::{self as epoch, Guard};
 use froglet_engine::key::KeyColumns;
 use froglet_engine::{
@@ -84,7 +84,8 @@ impl MemoryTable {
             Some(rows) if rows.is_empty() => return Ok(count as u64),
             Some(rows) => rows.iter().map(|&at| read.rids[at]).collect(),
         };
-        self.check_fill(&arrays, target, rids.len())?;
+        let types = target.iter().map(|&at| self.columns[at].ty);
+        ColumnFill::check(&arrays, types, rids.len())?;
         self.core.admit(arrays.iter().map(|array| array.get_array_memory_size()).sum())?;
         let guard = epoch::pin();
         let mut fill = Fill {
@@ -108,35 +109,6 @@ impl MemoryTable {
         }
         self.store_fill(block, &fill, target, &guard)?;
         Ok(count as u64)
-    }
-
-    fn check_fill(
-        &self,
-        arrays: &[ArrayRef],
-        target: &[usize],
-        count: usize,
-    ) -> Result<(), MigrateError> {
-        let wrong = |what: String| MigrateError::Transform(what.into());
-        if arrays.len() != target.len() {
-            return Err(wrong(format!(
-                "{} columns computed for {} targets",
-                arrays.len(),
-                target.len()
-            )));
-        }
-        for (array, &at) in arrays.iter().zip(target) {
-            let ty = self.columns[at].ty.arrow();
-            if array.len() != count {
-                return Err(wrong(format!("{} values computed for {count} rows", array.len())));
-            }
-            if array.data_type() != &ty {
-                return Err(wrong(format!(
-                    "values of type {} computed for a column of {ty}",
-                    array.data_type()
-                )));
-            }
-        }
-        Ok(())
     }
 
     /// Whether `owner` wrote a row with its write number `since` or a later one. Row locks do not

@@ -142,7 +142,7 @@ impl Recovered {
         index_rows_min: u64,
         agree: Option<Agree>,
     ) -> Result<(Log, Disk), EngineError> {
-        env.create_dir_all(dir).map_err(|e| EngineError::Env(Arc::new(e)))?;
+        env.create_dir_all(dir)?;
         let lock = DataDirLock::acquire(&*env, dir).map_err(lock_error)?;
         let disk = Disk {
             dir: dir.to_owned(),
@@ -152,7 +152,7 @@ impl Recovered {
             index_rows_min,
         };
         let checkpoints = disk.checkpoint_dir();
-        env.create_dir_all(&checkpoints).map_err(|e| EngineError::Env(Arc::new(e)))?;
+        env.create_dir_all(&checkpoints)?;
         let manifest = Manifest::read(&*env, &checkpoints)?;
         let begun = env.now_ns();
         let files = Files::map(&*env, &checkpoints, &manifest)?;
@@ -181,7 +181,7 @@ impl Recovered {
             mapping: Duration::from_nanos(loaded.saturating_sub(checked)),
             log: Duration::from_nanos(env.now_ns().saturating_sub(loaded)),
         };
-        Ok((log.map_err(EngineError::from)?, disk))
+        Ok((log?, disk))
     }
 
     /// The rows, columns and notes of a checkpoint.
@@ -256,8 +256,7 @@ impl Recovered {
         let keepers = self.core.keepers.lock().clone();
         for (keeper, _) in keepers.into_iter().filter(|(_, state)| state.kept().is_none()) {
             if let Some(log) = log {
-                let forgotten =
-                    log.append(&[&redo::keeper(keeper, 0, &[])]).map_err(EngineError::from)?;
+                let forgotten = log.append(&[&redo::keeper(keeper, 0, &[])])?;
                 forgotten.waits_for_nothing("a replay that does not find it says it again");
             }
             self.set_keeper(keeper, None);

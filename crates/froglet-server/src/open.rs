@@ -8,9 +8,8 @@ use std::time::Instant;
 
 use froglet_disk::{DiskEngine, DiskOptions};
 use froglet_engine::env::RealEnv;
-use froglet_engine::{Engine, EngineError, Home, Lsn};
+use froglet_engine::{Engine, EngineError, Home};
 use froglet_log::LogOptions;
-use froglet_log::halves::{self, Side};
 use froglet_memory::lock_file::{DataDirLock, LockError};
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions, RecoveryTimes};
 use froglet_sql::{CopyDirectory, Database, Defaults};
@@ -63,17 +62,23 @@ fn copy_directory(config: &Config) -> Result<Option<Arc<CopyDirectory>>, ServerE
     Ok(Some(Arc::new(directory)))
 }
 
-/// How tables on disk are kept. What they take of memory is a part of its limit, once there is one.
-fn disk_options(config: &Config, log_failed: Arc<Notify>) -> DiskOptions {
-    let dir = config.data_dir.join(Home::Disk.name());
-    let log = LogOptions {
+/// How a log behaves, of either engine. What waits to be written is beside the account of the rows.
+fn log_options(config: &Config, failed: Arc<Notify>) -> LogOptions {
+    let buffer_bytes = config
+        .log_buffer_bytes
+        .unwrap_or_else(|| (config.memory_limit_bytes / 32).clamp(1 << 20, 64 << 20));
+    LogOptions {
         segment_bytes: config.log_segment_bytes,
-        buffer_bytes: usize::try_from((config.memory_limit_bytes / 32).clamp(1 << 20, 64 << 20))
-            .unwrap_or(usize::MAX),
+        buffer_bytes: usize::try_from(buffer_bytes).unwrap_or(usize::MAX),
         part_bytes: usize::try_from(config.log_part_bytes).unwrap_or(usize::MAX),
-        on_failure: Some(Box::new(move |_| log_failed.notify_one())),
+        on_failure: Some(Box::new(move |_| failed.notify_one())),
         ..LogOptions::default()
-    };
+    }
+}
+
+/// How tables on disk are kept.
+fn disk_options(config: &Config, log: LogOptions) -> DiskOptions {
+    let dir = config.data_dir.join(Home::Disk.name());
     DiskOptions {
         cache_bytes: config
             .disk_cache_bytes
@@ -88,19 +93,9 @@ fn open_engines(
     options: MemoryOptions,
     mut disk: DiskOptions,
 ) -> Result<(Arc<dyn Engine>, RecoveryTimes), EngineError> {
-    let env = Arc::clone(&options.env);
-    let anchor_log = options.data_dir.as_ref().map(|dir| dir.join("log"));
-    let disk_dir = disk.dir.clone();
-    let agree = move |from: Lsn, kept: u64| {
-        let anchor_log = anchor_log.expect("a server has a data directory");
-        env.create_dir_all(&disk_dir).map_err(|e| EngineError::Env(Arc::new(e)))?;
-        let (disk_from, disk_kept) = DiskEngine::checkpointed(&*env, &disk_dir)?;
-        let disk_log = disk_dir.join("log");
-        let anchor = Side { dir: &anchor_log, from, kept };
-        let beside = Side { dir: &disk_log, from: disk_from, kept: disk_kept };
-        halves::agree(&*env, anchor, beside)?;
-        Ok(())
-    };
+    let (env, disk_dir) = (Arc::clone(&options.env), disk.dir.clone());
+    let anchor_log = options.data_dir.as_ref().expect("a server has a data directory").join("log");
+    let agree = move |from, kept| DiskEngine::agree(&*env, &disk_dir, &anchor_log, from, kept);
     let memory = MemoryEngine::open(MemoryOptions { agree: Some(Box::new(agree)), ..options })?;
     let times = memory.recovery_times();
     disk.log.database_id = memory.database_id();
@@ -113,19 +108,8 @@ fn open_engines(
 pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     tracing::info!(data = %config.data_dir.display(), "recovering");
     let log_failed = Arc::<Notify>::default();
-    let failed = log_failed.clone();
-    // It is beside the account of the rows.
-    let log_buffer_bytes = config
-        .log_buffer_bytes
-        .unwrap_or_else(|| (config.memory_limit_bytes / 32).clamp(1 << 20, 64 << 20));
     let options = MemoryOptions {
-        log: LogOptions {
-            segment_bytes: config.log_segment_bytes,
-            buffer_bytes: usize::try_from(log_buffer_bytes).unwrap_or(usize::MAX),
-            part_bytes: usize::try_from(config.log_part_bytes).unwrap_or(usize::MAX),
-            on_failure: Some(Box::new(move |_| failed.notify_one())),
-            ..LogOptions::default()
-        },
+        log: log_options(config, log_failed.clone()),
         data_dir: Some(config.data_dir.clone()),
         memory_limit_bytes: config.memory_limit_bytes,
         freeze: FreezeOptions {
@@ -136,7 +120,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
         index_rows_min: config.index_rows_min,
         ..MemoryOptions::default()
     };
-    let disk = disk_options(config, log_failed.clone());
+    let disk = disk_options(config, log_options(config, log_failed.clone()));
     // Recovery reads and computes for as long as it takes.
     let opening = tokio::task::spawn_blocking(move || open_engines(options, disk));
     let (engine, times) = opening.await.map_err(ServerError::task)??;

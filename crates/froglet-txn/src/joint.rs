@@ -23,7 +23,7 @@ use froglet_engine::{
     IndexId, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
 };
 
-pub use registry::{RegistryCounts, RegistryOptions};
+pub use registry::RegistryOptions;
 
 use crossing::Crossing;
 use registry::Registry;
@@ -68,11 +68,6 @@ impl Joint {
         }
         let homes = [Home::Memory, beside.home()];
         Arc::new(Joint { anchor, beside, crossing, homes })
-    }
-
-    /// What the registry has.
-    pub fn registry(&self) -> RegistryCounts {
-        self.crossing.registry.counts()
     }
 
     /// Drops something beside, when the anchor's log has why: a crash must not leave the catalog with what is not there.

@@ -30,7 +30,7 @@ pub use aside::{aside, aside_async};
 pub use cancel::{CancelReason, CancelToken, Limits};
 pub use certify::{SpaceWrites, Writes};
 pub use error::TxnError;
-pub use joint::{Joint, RegistryCounts, RegistryOptions};
+pub use joint::{Joint, RegistryOptions};
 pub use manager::{CommitHook, TxnManager, Verdict};
 pub use past::Past;
 pub use rowlocks::{RowLocks, Shared, Strength};

@@ -15,7 +15,7 @@ use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, Guard, SequenceNumberCounter,
 };
 
-use super::{Store, StoreCounts, Tree, Visit};
+use super::{Store, Tree, Visit};
 
 /// Runs of the first level at which a tree is compacted.
 const RUNS_MAX: usize = 4;
@@ -30,7 +30,6 @@ pub(crate) struct LsmStore {
     rows: One,
     history: One,
     index: One,
-    cache: Arc<Cache>,
 }
 
 struct One {
@@ -48,7 +47,6 @@ impl LsmStore {
             rows: One::open(dir, Tree::Rows, &cache)?,
             history: One::open(dir, Tree::History, &cache)?,
             index: One::open(dir, Tree::Index, &cache)?,
-            cache,
         })
     }
 
@@ -187,13 +185,6 @@ impl Store for LsmStore {
         Ok(more)
     }
 
-    fn compact_all(&self) -> Result<(), EngineError> {
-        for one in self.all() {
-            one.result(one.tree.major_compact(FILE_BYTES, one.next.get()))?;
-        }
-        Ok(())
-    }
-
     fn remove_range(&self, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
         let one = self.one(tree);
         one.result(one.tree.drop_range(from..to))?;
@@ -208,19 +199,5 @@ impl Store for LsmStore {
                 return Ok(());
             }
         }
-    }
-
-    fn counts(&self) -> StoreCounts {
-        let mut counts = StoreCounts {
-            memory_bytes: self.memory_bytes(),
-            cache_bytes: self.cache.size(),
-            ..StoreCounts::default()
-        };
-        for one in self.all() {
-            counts.disk_bytes += one.tree.disk_space();
-            counts.files += one.tree.table_count() as u64;
-            counts.runs += one.tree.l0_run_count() as u64;
-        }
-        counts
     }
 }

@@ -15,7 +15,6 @@ use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineError, EngineTxn, Home, IndexId,
     IndexSpec, KeyPart, KeyRange, Layout, Row, RowId, Snapshot, Table, TxnId, Value,
 };
-use froglet_log::halves::{Side, agree};
 use froglet_log::{Flusher, LogOptions};
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
 use froglet_txn::{Joint, RegistryOptions};
@@ -68,19 +67,10 @@ pub fn open(env: &MemEnv, files: PathBuf, options: &Options) -> Result<Both, Eng
     let data = PathBuf::from("/data");
     let shared: Arc<dyn Env> = Arc::new(env.clone());
     let disk_dir = data.join("disk");
-    let agreeing = {
-        let (env, anchor_dir, beside_dir) =
-            (Arc::clone(&shared), data.join("log"), disk_dir.join("log"));
-        let disk_dir = disk_dir.clone();
-        move |from, kept| {
-            env.create_dir_all(&disk_dir).map_err(|e| EngineError::Env(Arc::new(e)))?;
-            let (beside_from, beside_kept) = DiskEngine::checkpointed(&*env, &disk_dir)?;
-            let anchor = Side { dir: &anchor_dir, from, kept };
-            let beside = Side { dir: &beside_dir, from: beside_from, kept: beside_kept };
-            agree(&*env, anchor, beside)?;
-            Ok(())
-        }
-    };
+    let (agreeing_env, agreeing_dir) = (Arc::clone(&shared), disk_dir.clone());
+    let anchor_log = data.join("log");
+    let agreeing =
+        move |from, kept| DiskEngine::agree(&*agreeing_env, &agreeing_dir, &anchor_log, from, kept);
     let memory = MemoryEngine::open(MemoryOptions {
         data_dir: Some(data),
         env: Arc::clone(&shared),

@@ -239,10 +239,6 @@ impl Halves for Crossing {
 }
 
 impl Crossings for Crossing {
-    fn view_at(&self, snapshot: &Snapshot) -> Ts {
-        if self.registry.is_on() { self.registry.at(snapshot.ts) } else { self.beside().now() }
-    }
-
     fn at(&self, anchor: Ts) -> Ts {
         if self.registry.is_on() { self.registry.at(anchor) } else { self.beside().now() }
     }

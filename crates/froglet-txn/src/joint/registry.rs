@@ -53,7 +53,6 @@ struct Inner {
     floor: Pair,
     /// Ascending; only the last one is written to.
     partitions: VecDeque<Vec<Pair>>,
-    recycled: u64,
 }
 
 impl Inner {
@@ -86,51 +85,26 @@ impl Inner {
     fn recycle(&mut self, oldest: Ts) {
         while self.partitions.get(1).is_some_and(|next| next[0].0 <= oldest) {
             let gone = self.partitions.pop_front().expect("there are two");
-            self.recycled += gone.len() as u64;
             self.floor = *gone.last().expect("a partition has a pair");
         }
     }
 
     /// Keeps what these views may ask for, ascending; from `all_from` on everything.
     fn thin(&mut self, views: &[Ts], all_from: Ts, capacity: usize) {
-        let mut kept = VecDeque::new();
-        let mut kept_last: Option<Pair> = None;
         let mut views = views.iter().peekable();
         let pairs: Vec<Pair> = std::mem::take(&mut self.partitions).into_iter().flatten().collect();
-        let before = pairs.len();
         for (n, pair) in pairs.iter().enumerate() {
             let next = pairs.get(n + 1).map(|next| next.0);
             // Views that see this pair and not the next one.
             while views.next_if(|view| **view < pair.0).is_some() {}
             let is_seen = views.peek().is_some_and(|view| next.is_none_or(|next| **view < next));
             // The newest may be taken back: then views behind it ask for the one before.
-            let is_newest = n + 2 >= before;
+            let is_newest = n + 2 >= pairs.len();
             if is_seen || is_newest || pair.0 >= all_from {
-                kept.push_back(*pair);
-                kept_last = Some(*pair);
+                self.push(*pair, capacity);
             }
         }
-        debug_assert_eq!(kept_last, pairs.last().copied(), "the newest pair stays");
-        self.recycled += (before - kept.len()) as u64;
-        for pair in kept {
-            self.push(pair, capacity);
-        }
     }
-
-    fn len(&self) -> usize {
-        self.partitions.iter().map(Vec::len).sum()
-    }
-}
-
-/// What a registry has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RegistryCounts {
-    /// Pairs.
-    pub pairs: u64,
-    /// Partitions of them.
-    pub partitions: u64,
-    /// Pairs that have gone.
-    pub recycled: u64,
 }
 
 impl Registry {
@@ -138,7 +112,7 @@ impl Registry {
     pub fn new(options: RegistryOptions, anchor: Ts, beside: Ts) -> Registry {
         assert!(options.capacity > 0, "a partition has room");
         let floor = (anchor, beside);
-        let inner = Inner { floor, partitions: VecDeque::new(), recycled: 0 };
+        let inner = Inner { floor, partitions: VecDeque::new() };
         Registry { options, inner: Mutex::new(inner) }
     }
 
@@ -184,15 +158,6 @@ impl Registry {
             inner.thin(&views, all_from, self.options.capacity);
         }
     }
-
-    pub fn counts(&self) -> RegistryCounts {
-        let inner = self.inner.lock();
-        RegistryCounts {
-            pairs: inner.len() as u64,
-            partitions: inner.partitions.len() as u64,
-            recycled: inner.recycled,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -202,6 +167,10 @@ mod tests {
     fn registry(capacity: usize, partitions: usize) -> Registry {
         let options = RegistryOptions { capacity, partitions, is_on: true };
         Registry::new(options, Ts(10), Ts(1))
+    }
+
+    fn pairs(registry: &Registry) -> usize {
+        registry.inner.lock().partitions.iter().map(Vec::len).sum()
     }
 
     /// The pairs (20, 2), (30, 3), …
@@ -247,7 +216,7 @@ mod tests {
                 assert_eq!(registry.at(Ts(view)), Ts(expected), "view {view}, oldest {oldest}");
             }
         }
-        assert!(registry.counts().pairs <= 6, "{:?}", registry.counts());
+        assert!(pairs(&registry) <= 6, "{registry:?}");
     }
 
     #[test]
@@ -256,7 +225,7 @@ mod tests {
         filled(&registry, 100);
         let views = vec![Ts(25), Ts(333), Ts(335), Ts(900)];
         registry.recycle(Ts(25), || (views.clone(), Ts(990)));
-        assert!(registry.counts().pairs < 10, "{:?}", registry.counts());
+        assert!(pairs(&registry) < 10, "{registry:?}");
         for view in views.iter().map(|view| view.0).chain(990..1100) {
             assert_eq!(registry.at(Ts(view)), Ts((view / 10).min(101)), "view {view}");
         }
