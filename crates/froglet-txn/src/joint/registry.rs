@@ -230,4 +230,13 @@ mod tests {
             assert_eq!(registry.at(Ts(view)), Ts((view / 10).min(101)), "view {view}");
         }
     }
+
+    #[test]
+    fn a_pair_that_is_taken_back_after_thinning_leaves_the_one_before_it() {
+        let registry = registry(4, 1);
+        filled(&registry, 20);
+        registry.recycle(Ts(25), || (vec![Ts(25), Ts(215)], Ts::LATEST));
+        registry.take_back((Ts(210), Ts(21)));
+        assert_eq!(registry.at(Ts(215)), Ts(20));
+    }
 }
