@@ -323,7 +323,6 @@ UNSUPPORTED = """
     create table x (a int compression pglz)
     create table x (a int storage plain)
     create table x (a int) partition by range (a)
-    create table x (a int) using heap
     create table x (a int, exclude using gist (a with =))
     create table x of nothing
     create table x partition of t default
