@@ -218,6 +218,7 @@ impl Core {
                 self.prune(&mut work, true);
             }
             reclaim::advance();
+            self.pool.clear();
             let refused = match admit() {
                 Ok(()) => return Ok(()),
                 Err(refused) => refused,
@@ -481,6 +482,8 @@ impl Core {
             }
             self.garbage.asleep.store(true, Ordering::SeqCst);
             if self.garbage.queue.lock().is_empty() && !self.garbage.stop.load(Ordering::Relaxed) {
+                // Nobody is busy.
+                self.pool.clear();
                 // Now and then let the epoch move, so that the last garbage is freed too.
                 std::thread::park_timeout(Duration::from_millis(100));
             }

@@ -284,6 +284,7 @@ impl MemoryEngine {
     pub fn collect_garbage(&self) -> usize {
         let done = self.core.collect(usize::MAX, true);
         reclaim::advance();
+        self.core.pool.clear();
         done
     }
 }

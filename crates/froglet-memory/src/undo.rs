@@ -198,6 +198,14 @@ impl Pool {
         })
     }
 
+    /// Gives back what no transaction has.
+    pub fn clear(&self) {
+        for free in &self.free {
+            // Freed after the lock.
+            let _segments = std::mem::take(&mut *free.lock());
+        }
+    }
+
     /// Takes segments back. The caller has waited as [U1] says.
     fn put(&self, segments: impl IntoIterator<Item = Segment>) {
         for mut segment in segments {
