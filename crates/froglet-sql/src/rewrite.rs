@@ -37,7 +37,7 @@ use datafusion::sql::sqlparser::tokenizer::Span;
 
 use crate::error::SqlError;
 use crate::plan::rewrite::numbers::{self, marked, unmark};
-use crate::plan::rewrite::{alike_in_sets, beside_sets, exists, hidden_tables, table_calls};
+use crate::plan::rewrite::{alike_in_sets, beside_sets, exists, hidden_tables, stars, table_calls};
 use crate::planning::registry;
 use crate::query::{named_windows, recursion, shadowed_parts};
 use crate::semantics::cast_names;
@@ -125,7 +125,10 @@ impl Change for Rewriter {
         rewrite_rows::into_subquery(expr);
         rewrite_tuple::in_value(expr);
         rewrite_tuple::in_arguments(expr);
-        if let Err(e) = rewrite_tuple::with_subquery(expr).and(rewrite_tuple::distinct(expr)) {
+        if let Err(e) = stars::alone(expr)
+            .and(rewrite_tuple::with_subquery(expr))
+            .and(rewrite_tuple::distinct(expr))
+        {
             self.failed = Some(e);
             return STOP;
         }
@@ -272,6 +275,7 @@ fn count_of_constant(expr: &mut Expr) {
     let ast::FunctionArguments::List(list) = &mut function.args else { return };
     if let [ast::FunctionArg::Unnamed(argument)] = &mut list.args[..]
         && list.duplicate_treatment.is_none()
+        && list.clauses.is_empty()
         && is_count.is_some_and(|name| folded(name) == "count")
         && let ast::FunctionArgExpr::Expr(Expr::Value(value)) = argument
         && matches!(value.value, ast::Value::Number(..) | ast::Value::Boolean(_))

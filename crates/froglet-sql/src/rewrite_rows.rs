@@ -172,7 +172,7 @@ impl walk::Look for Wanted {
                 self.any |= is_of_row(function);
                 self.names.extend(table_of(function));
             }
-            Expr::Tuple(_) => self.any = true,
+            Expr::Tuple(_) | Expr::QualifiedWildcard(..) => self.any = true,
             _ => {}
         }
         GO_ON

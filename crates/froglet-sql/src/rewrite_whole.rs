@@ -1,4 +1,4 @@
-//! Whole rows as values: a table's name where a column's may stand.
+//! Whole rows as values: a table's name where a column's may stand, or `t.*` where no list of columns may.
 //!
 //! | written | becomes |
 //! |---|---|
@@ -215,19 +215,20 @@ impl<'a> Rows<'a> {
                 let fields = rewrite_tuple::fields_of_call(function)?;
                 Some(Fields { fields, witness: None })
             }
-            Expr::Identifier(_) => self.table_row(expr),
+            Expr::Identifier(_) | Expr::QualifiedWildcard(..) => self.table_row(expr),
             _ => None,
         }
     }
 
     /// The row of the table that an expression names.
     fn table_row(&mut self, expr: &Expr) -> Option<Fields> {
-        let ident = match expr {
+        let (ident, is_table) = match expr {
             Expr::Nested(inner) => return self.table_row(inner),
-            Expr::Identifier(ident) => ident,
+            Expr::Identifier(ident) => (ident, false),
+            Expr::QualifiedWildcard(name, _) => (name.0.last()?.as_ident()?, true),
             _ => return None,
         };
-        let row = self.meant(ident)?;
+        let row = self.meant(ident, is_table)?;
         if row.may_be_missing && row.witness.is_none() {
             let what = format!("the row of \"{}\", which may be missing", row.name);
             self.failed = Some(
@@ -243,8 +244,8 @@ impl<'a> Rows<'a> {
     }
 
     /// The table that a name means where it means no column, be it one of a query around.
-    fn meant(&self, ident: &Ident) -> Option<&'a Row> {
-        let row = self.named(ident, false).filter(|_| self.is_known && self.depth == 0)?;
+    fn meant(&self, ident: &Ident, is_table: bool) -> Option<&'a Row> {
+        let row = self.named(ident, is_table).filter(|_| self.is_known && self.depth == 0)?;
         let is_free = |columns: &&Columns| {
             columns.as_ref().is_some_and(|columns| !columns.contains(&row.name))
         };
@@ -428,7 +429,9 @@ impl walk::Change for Rows<'_> {
                         Some(ident).filter(|i| self.named(i, true).is_some())
                     }
                     Expr::Nested(row) => match &**row {
-                        Expr::Identifier(ident) => Some(ident).filter(|i| self.meant(i).is_some()),
+                        Expr::Identifier(ident) => {
+                            Some(ident).filter(|i| self.meant(i, false).is_some())
+                        }
                         _ => None,
                     },
                     _ => None,
@@ -450,7 +453,7 @@ impl walk::Change for Rows<'_> {
                     field_names(expr);
                 }
             }
-            Expr::Identifier(_) => {
+            Expr::Identifier(_) | Expr::QualifiedWildcard(..) => {
                 if let Some(row) = self.table_row(expr) {
                     *expr = row.made("row");
                 }

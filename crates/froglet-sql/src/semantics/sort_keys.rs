@@ -7,12 +7,51 @@
 //!   Aggregate: sum(DISTINCT d), array_agg(a ORDER BY "froglet key 0") AS …
 //!     Projection: *, greatest(d, 1) AS "froglet key 0"
 //! ```
+//!
+//! Aggregates to which no order matters forget theirs: DataFusion would give them what they are sorted by as arguments.
 
 use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::error::Result;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use froglet_engine::SqlState;
+
+use crate::error::SqlError;
+
+/// Aggregates whose result is the same in any order, but for the rounding of floats.
+const UNORDERED: [&str; 30] = [
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "covar_pop",
+    "covar_samp",
+    "every",
+    "max",
+    "min",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "sum",
+    "var_pop",
+    "var_samp",
+    "variance",
+    "var",
+];
 
 /// Puts such projections below.
 pub fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
@@ -20,15 +59,25 @@ pub fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
         let LogicalPlan::Aggregate(aggregate) = &node else { return Ok(Transformed::no(node)) };
         let input = aggregate.input.clone();
         let mut keys: Vec<Expr> = Vec::new();
+        let mut any_forgotten = false;
         let preserver = NamePreserver::new(&node);
         let exprs = node.expressions().into_iter().map(|expr| {
             let name = preserver.save(&expr);
-            let changed = expr.transform_up(|part| Ok(with_columns(part, &mut keys)))?;
+            let changed = expr.transform_up(|part| {
+                let unordered = without_order(part)?;
+                any_forgotten |= unordered.transformed;
+                unordered.transform_data(|part| Ok(with_columns(part, &mut keys)))
+            })?;
             Ok(if changed.transformed { name.restore(changed.data) } else { changed.data })
         });
         let exprs = exprs.collect::<Result<Vec<Expr>>>()?;
         if keys.is_empty() {
-            return Ok(Transformed::no(node));
+            return match any_forgotten {
+                true => {
+                    node.with_new_exprs(exprs, vec![input.as_ref().clone()]).map(Transformed::yes)
+                }
+                false => Ok(Transformed::no(node)),
+            };
         }
         let named = keys.into_iter().enumerate().map(|(at, key)| key.alias(name_of(at)));
         let all: Vec<Expr> = input.schema().iter().map(Expr::from).chain(named).collect();
@@ -36,6 +85,24 @@ pub fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
         node.with_new_exprs(exprs, vec![below]).map(Transformed::yes)
     })?;
     Ok(changed.data)
+}
+
+/// An aggregate to which order is nothing, without one.
+fn without_order(expr: Expr) -> Result<Transformed<Expr>> {
+    Ok(match expr {
+        Expr::AggregateFunction(mut call)
+            if !call.params.order_by.is_empty() && UNORDERED.contains(&call.func.name()) =>
+        {
+            let keys = std::mem::take(&mut call.params.order_by);
+            if call.params.distinct && !keys.iter().all(|key| call.params.args.contains(&key.expr))
+            {
+                let message = "in an aggregate with DISTINCT, ORDER BY expressions must appear in argument list";
+                return Err(SqlError::new(SqlState::INVALID_COLUMN_REFERENCE, message).into());
+            }
+            Transformed::yes(Expr::AggregateFunction(call))
+        }
+        expr => Transformed::no(expr),
+    })
 }
 
 /// An aggregate whose keys are columns: those that are none yet are added to the list.

@@ -5,4 +5,5 @@ pub(crate) mod beside_sets;
 pub(crate) mod exists;
 pub(crate) mod hidden_tables;
 pub(crate) mod numbers;
+pub(crate) mod stars;
 pub(crate) mod table_calls;
