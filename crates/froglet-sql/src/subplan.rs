@@ -50,7 +50,7 @@ use crate::query::{QueryEnv, account};
 use crate::query_run;
 use crate::semantics::fields::field_of;
 use crate::semantics::first_seen::FirstSeen;
-use crate::semantics::{casts, measures, unnested};
+use crate::semantics::{casts, measures, sort_keys, unnested, windows};
 use crate::stack;
 use crate::types::zone::Zone;
 use crate::types::{oids, plain, sql_field};
@@ -222,6 +222,7 @@ fn call(plan: LogicalPlan, kind: Kind, read: Vec<Expr>, mut args: Vec<Expr>) -> 
     // What LATERAL reads within is joined; what it reads of outside is given when the subquery runs.
     let plan = decorrelate::decorrelate(plan)?;
     let plan = casts::rewrite_plan(without_lateral(plan)?)?;
+    let plan = windows::type_frames(sort_keys::lower(plan)?)?;
     let plan = unnested::keep_order(plan)?;
     let signature = Signature::variadic_any(Volatility::Volatile);
     let function = Arc::new(ScalarUDF::new_from_impl(Subplan { plan, kind, read, signature }));
