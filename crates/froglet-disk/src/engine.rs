@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::thread::JoinHandle;
@@ -28,6 +28,9 @@ use crate::txn::DiskTxn;
 
 /// Where the log is in an engine's directory.
 pub(crate) const LOG: &str = "log";
+
+/// How long a thread that has nothing to do waits before it looks again.
+const PAUSE: Duration = Duration::from_millis(200);
 
 /// How an engine is opened.
 pub struct DiskOptions {
@@ -111,17 +114,26 @@ impl Purges {
 
 /// Timestamps at which spaces are kept.
 #[derive(Default)]
-pub(crate) struct Pins(Mutex<Vec<(u64, Vec<SpaceId>)>>);
+pub(crate) struct Pins {
+    pinned: Mutex<Vec<(u64, Vec<SpaceId>)>>,
+    /// One has gone: what was kept for it is in no queue.
+    gone: AtomicBool,
+}
 
 impl Pins {
     pub fn pin(self: &Arc<Self>, ts: u64, spaces: Vec<SpaceId>) -> Arc<Pin> {
-        self.0.lock().push((ts, spaces.clone()));
+        self.pinned.lock().push((ts, spaces.clone()));
         Arc::new(Pin { ts, spaces, pins: Arc::clone(self) })
+    }
+
+    /// Whether one has gone since the last time.
+    pub fn take_gone(&self) -> bool {
+        self.gone.swap(false, Ordering::SeqCst)
     }
 
     /// Whether a version of this space is kept that was the newest in [begin, end).
     pub fn need(&self, space: SpaceId, begin: u64, end: u64) -> bool {
-        let pins = self.0.lock();
+        let pins = self.pinned.lock();
         pins.iter().any(|(ts, spaces)| begin <= *ts && *ts < end && spaces.contains(&space))
     }
 }
@@ -135,10 +147,11 @@ pub(crate) struct Pin {
 
 impl Drop for Pin {
     fn drop(&mut self) {
-        let mut pins = self.pins.0.lock();
+        let mut pins = self.pins.pinned.lock();
         let is_mine = |pin: &(u64, Vec<SpaceId>)| pin.0 == self.ts && pin.1 == self.spaces;
         let at = pins.iter().position(is_mine).expect("a pin is there while it lives");
         pins.swap_remove(at);
+        self.pins.gone.store(true, Ordering::SeqCst);
     }
 }
 
@@ -146,7 +159,10 @@ impl Drop for Pin {
 #[derive(Default)]
 pub(crate) struct Pressure {
     state: Mutex<Waiting>,
+    /// For the thread that writes.
     work: Condvar,
+    /// For the one that cleans up.
+    closed: Condvar,
 }
 
 #[derive(Default)]
@@ -156,6 +172,8 @@ struct Waiting {
     trouble: Option<EngineError>,
     /// Somebody has asked for work.
     wanted: bool,
+    /// There is a thread that does it.
+    has_thread: bool,
     closing: bool,
 }
 
@@ -287,41 +305,90 @@ impl Core {
         }
     }
 
-    /// One round of work: writes what has gathered, makes fewer files, cleans up. Whether there may be more.
-    pub fn work(&self, everything: bool) -> Result<bool, EngineError> {
-        let worked = self.work_once(everything);
-        self.note_trouble(worked.as_ref().err().cloned());
-        worked
+    /// Waits until something that has gathered is written, if it is too much. Who calls holds nothing that others wait for.
+    pub fn wait_until_written(&self) -> Result<(), EngineError> {
+        while self.is_full() && self.pressure.state.lock().has_thread {
+            if let Some(trouble) = self.trouble() {
+                return Err(trouble);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
-    fn work_once(&self, everything: bool) -> Result<bool, EngineError> {
+    /// Writes what has gathered, if it is much, and makes fewer files. Whether there may be more to do.
+    pub fn write(&self, everything: bool) -> Result<bool, EngineError> {
+        let written = self.write_once(everything);
+        self.note_trouble(written.as_ref().err().cloned());
+        written
+    }
+
+    fn write_once(&self, everything: bool) -> Result<bool, EngineError> {
         if everything || self.store.memory_bytes() > self.gather_bytes {
             self.write_checkpoint()?;
         }
-        let mut more = self.store.compact()?;
-        self.purge()?;
-        more |= self.collect()?;
-        Ok(more)
+        self.store.compact()
     }
 
-    fn run(&self) {
-        let pause = Duration::from_millis(200);
+    /// Removes some of what nobody needs any more. Whether there may be more.
+    pub fn clean(&self) -> Result<bool, EngineError> {
+        self.wait_until_written()?;
+        self.purge()?;
+        self.collect()
+    }
+
+    /// On the thread `froglet-disk`.
+    fn run_writer(&self) {
         loop {
             {
                 let mut state = self.pressure.state.lock();
                 if !state.wanted && !state.closing {
-                    self.pressure.work.wait_for(&mut state, pause);
+                    self.pressure.work.wait_for(&mut state, PAUSE);
                 }
                 if state.closing {
                     return;
                 }
                 state.wanted = false;
             }
-            while matches!(self.work(false), Ok(true)) {
+            while matches!(self.write(false), Ok(true)) {
                 if self.pressure.state.lock().closing {
                     return;
                 }
             }
+        }
+    }
+
+    /// On the thread `froglet-disk-clean`.
+    fn run_cleaner(&self) {
+        let mut failed = false;
+        loop {
+            let cleaned = self.clean();
+            let more = matches!(cleaned, Ok(true));
+            match cleaned {
+                Err(error) if !std::mem::replace(&mut failed, true) => {
+                    tracing::error!(%error, "old versions on disk are not removed; it is tried again");
+                }
+                Err(_) => {}
+                Ok(_) => failed = false,
+            }
+            let mut state = self.pressure.state.lock();
+            if !more && !state.closing {
+                self.pressure.closed.wait_for(&mut state, PAUSE);
+            }
+            if state.closing {
+                return;
+            }
+        }
+    }
+
+    /// Runs what a thread does; if that panics, who waits for it is told.
+    fn run(&self, name: &str, work: fn(&Core)) {
+        let work = std::panic::AssertUnwindSafe(|| work(self));
+        if std::panic::catch_unwind(work).is_err() {
+            self.note_trouble(Some(EngineError::Unusable {
+                what: format!("the thread {name} has ended; restart the server"),
+                source: Arc::new(std::io::Error::other("it has panicked")),
+            }));
         }
     }
 }
@@ -361,7 +428,7 @@ impl Core {
 /// Tables larger than memory, beside those in memory.
 pub struct DiskEngine {
     pub(crate) core: Arc<Core>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     has_threads: bool,
 }
 
@@ -394,26 +461,26 @@ impl DiskEngine {
     pub fn open(options: DiskOptions) -> Result<Arc<DiskEngine>, EngineError> {
         let has_threads = options.threads;
         let core = Arc::new(crate::recovery::open(options)?);
-        Ok(Arc::new(DiskEngine { core, thread: Mutex::default(), has_threads }))
+        Ok(Arc::new(DiskEngine { core, threads: Mutex::default(), has_threads }))
     }
 
     /// One round of work, of an engine without threads: writes what has gathered, and cleans up.
     pub fn work(&self) -> Result<bool, EngineError> {
-        self.core.work(false)
+        let more = self.core.write(false)?;
+        Ok(self.core.clean()? || more)
     }
 
-    fn start(&self) {
+    fn start(&self, name: &'static str, work: fn(&Core)) {
         let core: Weak<Core> = Arc::downgrade(&self.core);
         let run = move || {
             if let Some(core) = core.upgrade() {
-                core.run();
+                core.run(name, work);
             }
         };
-        let thread = std::thread::Builder::new().name("froglet-disk".to_owned()).spawn(run);
-        match thread {
-            Ok(thread) => *self.thread.lock() = Some(thread),
+        match std::thread::Builder::new().name(name.to_owned()).spawn(run) {
+            Ok(thread) => self.threads.lock().push(thread),
             Err(error) => self.core.note_trouble(Some(EngineError::Unusable {
-                what: "the thread froglet-disk cannot be started".into(),
+                what: format!("the thread {name} cannot be started"),
                 source: Arc::new(error),
             })),
         }
@@ -424,7 +491,8 @@ impl Drop for DiskEngine {
     fn drop(&mut self) {
         self.core.pressure.state.lock().closing = true;
         self.core.pressure.work.notify_all();
-        if let Some(thread) = self.thread.lock().take() {
+        self.core.pressure.closed.notify_all();
+        for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }
     }
@@ -438,7 +506,9 @@ impl Beside for DiskEngine {
     fn join(&self, crossings: Arc<dyn Crossings>) {
         assert!(self.core.crossings.set(crossings).is_ok(), "an engine is joined once");
         if self.has_threads {
-            self.start();
+            self.core.pressure.state.lock().has_thread = true;
+            self.start("froglet-disk", Core::run_writer);
+            self.start("froglet-disk-clean", Core::run_cleaner);
         }
     }
 
@@ -547,8 +617,6 @@ impl Beside for DiskEngine {
         released
             .waits_for_nothing("a crash may leave a keeper as it was, and it is released again");
         keepers.remove(&keeper);
-        // What was kept for it is in no queue any more.
-        self.core.garbage.lock().sweep = true;
         Ok(())
     }
 
@@ -571,7 +639,7 @@ impl Beside for DiskEngine {
     }
 
     fn checkpoint(&self) -> Result<(), EngineError> {
-        self.core.work(true).map(drop)
+        self.core.write(true).map(drop)
     }
 
     fn newest_half(&self) -> u64 {

@@ -42,6 +42,7 @@ impl DiskTable {
         target: &[usize],
         transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
     ) -> Result<u64, MigrateError> {
+        self.core.wait_until_written()?;
         let _latch = self.space.latch(number);
         let fill_ts = self.core.clock.load(Ordering::SeqCst);
         let read = self.read_rows_of(owner, number, rows)?;
@@ -223,6 +224,7 @@ impl DiskTable {
         let index = &self.indexes[at];
         let mut entered = 0;
         for rows in rows.chunks(ENTRIES_AT_ONCE) {
+            self.core.wait_until_written()?;
             let mut entries = Vec::with_capacity(rows.len());
             let mut apart = Vec::with_capacity(rows.len());
             for (rid, cells) in rows {
@@ -330,6 +332,7 @@ impl DiskTable {
                 entries.push(index.entry(&key, *rid));
             }
         }
+        self.core.wait_until_written()?;
         let _installing = self.space.installing.read();
         let ts = self.core.clock.load(Ordering::SeqCst);
         let columns = self.layout.columns.iter().map(|column| column.id);

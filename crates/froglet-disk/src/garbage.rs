@@ -1,9 +1,18 @@
 //! What nobody sees any more: old versions, entries of keys that no version has, spaces and indexes that were dropped.
 //!
+//! ```text
+//!   commits ─▶ queue, by end ── end <= oldest view? ─▶ by row ─▶ row taken ─▶ entries ─ versions ─▶ row free
+//!   start, keeper released ─▶ sweep of the whole history ─▶ the same
+//! ```
 //! A version that was the newest in [begin, end) goes when no view is older than `end` and no keeper is in between. Its
 //! row is taken as a writer takes it ([O1] of `overlay.rs`), so that its entries are compared with what the row is.
 //! Nothing of this is logged: what a crash brings back is found again, as the whole history is gone through after a
 //! start. The entry goes before the version, which says that there is an entry to go.
+//!
+//! All of a row that is known to be due goes at once: its other versions are read once for all of these, and only where
+//! one had a key that the row has no more. A thread of its own does this; nobody waits for it.
+
+use std::collections::HashSet;
 
 use froglet_engine::{EngineError, IndexId, RowId, SpaceId, TxnId};
 use smallvec::SmallVec;
@@ -13,12 +22,15 @@ use crate::keys;
 use crate::overlay::{Base, Owner, Pending};
 use crate::space::Space;
 use crate::store::Tree;
-use crate::version::Version;
+use crate::version::{Cells, Version};
 
 /// Old versions that are known; others are found by going through all.
 const KNOWN_MAX: usize = 1 << 20;
 /// Versions that are looked at in one round.
 const AT_ONCE: usize = 20_000;
+
+/// An old version: when it ended, whose it was.
+type Old = (u64, SpaceId, RowId);
 
 impl Garbage {
     pub fn push(&mut self, end: u64, space: SpaceId, rid: RowId) {
@@ -27,24 +39,48 @@ impl Garbage {
             false => self.sweep = true,
         }
     }
+
+    /// Some that ended at or before a timestamp.
+    fn take_due(&mut self, oldest: u64) -> Vec<Old> {
+        let due = self.queue.iter().take(AT_ONCE).take_while(|(end, ..)| *end <= oldest).count();
+        self.queue.drain(..due).collect()
+    }
 }
 
-/// What became of an old version.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    Gone,
-    /// Somebody keeps it: it is looked for when a keeper is released.
-    Kept,
-    /// Its row has a writer.
-    Busy,
+/// A row that is taken while somebody cleans up behind it.
+struct Taken<'a> {
+    core: &'a Core,
+    space: SpaceId,
+    rid: RowId,
+}
+
+impl<'a> Taken<'a> {
+    /// None: it has a writer.
+    fn take(core: &'a Core, space: SpaceId, rid: RowId) -> Option<Taken<'a>> {
+        let mut block = core.overlay.block(space, rid.block());
+        if block.get(rid).is_some() {
+            return None;
+        }
+        let owner = Owner::new(TxnId(0));
+        block.insert(rid, Pending { owner, base: Base::Unread, changes: SmallVec::new() });
+        Some(Taken { core, space, rid })
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.core.overlay.block(self.space, self.rid.block()).remove(self.rid);
+    }
 }
 
 impl Core {
     /// Removes old versions that nobody sees; whether there may be more.
     pub fn collect(&self) -> Result<bool, EngineError> {
         let oldest = self.crossings().oldest().0;
+        let any_unpinned = self.pins.take_gone();
         let is_swept = {
             let mut garbage = self.garbage.lock();
+            garbage.sweep |= any_unpinned;
             let few = garbage.queue.len() < KNOWN_MAX / 2;
             few && std::mem::take(&mut garbage.sweep)
         };
@@ -52,33 +88,32 @@ impl Core {
             self.garbage.lock().sweep = true;
             return Err(error);
         }
-        let (mut busy, mut failed) = (Vec::new(), None);
-        let mut looked_at = 0;
-        while looked_at < AT_ONCE {
-            let next = {
-                let mut garbage = self.garbage.lock();
-                match garbage.queue.front() {
-                    Some((end, ..)) if *end <= oldest => garbage.queue.pop_front(),
-                    _ => None,
-                }
+        let mut due = self.garbage.lock().take_due(oldest);
+        let is_full = due.len() == AT_ONCE;
+        let busy = self.collect_all(&mut due)?;
+        // Behind the others: theirs may be free.
+        Ok(is_full && busy < AT_ONCE)
+    }
+
+    /// Collects old versions; those of rows that have a writer are put back, and counted.
+    fn collect_all(&self, due: &mut [Old]) -> Result<usize, EngineError> {
+        due.sort_unstable_by_key(|(end, space, rid)| (*space, *rid, *end));
+        let (mut busy, mut outcome) = (0, Ok(()));
+        for row in due.chunk_by(|a, b| (a.1, a.2) == (b.1, b.2)) {
+            let collected = match outcome {
+                Ok(()) => self.collect_row(row),
+                Err(_) => Ok(false),
             };
-            let Some((end, space, rid)) = next else { break };
-            looked_at += 1;
-            match self.collect_one(space, rid, end) {
-                Ok(Outcome::Busy) => busy.push((end, space, rid)),
-                Ok(_) => {}
-                Err(error) => {
-                    busy.push((end, space, rid));
-                    failed = Some(error);
-                    break;
-                }
+            if !matches!(collected, Ok(true)) {
+                busy += row.len();
+                let mut garbage = self.garbage.lock();
+                row.iter().for_each(|(end, space, rid)| garbage.push(*end, *space, *rid));
+            }
+            if let Err(error) = collected {
+                outcome = Err(error);
             }
         }
-        let more = looked_at == AT_ONCE && busy.len() < looked_at;
-        // Behind the others: theirs may be free.
-        let mut garbage = self.garbage.lock();
-        busy.into_iter().for_each(|(end, space, rid)| garbage.push(end, space, rid));
-        failed.map_or(Ok(more), Err)
+        outcome.map(|()| busy)
     }
 
     /// Goes through the whole history.
@@ -90,13 +125,17 @@ impl Core {
                 found.push(<Box<[u8]>>::from(key));
                 found.len() < AT_ONCE
             })?;
-            for key in &found {
-                let (space, rid, end) = keys::of_history(key);
+            let (mut due, later): (Vec<Old>, Vec<Old>) = found
+                .iter()
+                .map(|key| keys::of_history(key))
+                .map(|(space, rid, end)| (end, space, rid))
+                .partition(|(end, ..)| *end <= oldest);
+            {
                 // What is not to go yet is known from now on.
-                if end > oldest || self.collect_one(space, rid, end)? == Outcome::Busy {
-                    self.garbage.lock().push(end, space, rid);
-                }
+                let mut garbage = self.garbage.lock();
+                later.iter().for_each(|(end, space, rid)| garbage.push(*end, *space, *rid));
             }
+            self.collect_all(&mut due)?;
             match found.pop() {
                 Some(last) if found.len() + 1 == AT_ONCE => from = [&last[..], &[0]].concat(),
                 _ => return Ok(()),
@@ -104,63 +143,70 @@ impl Core {
         }
     }
 
-    fn collect_one(&self, id: SpaceId, rid: RowId, end: u64) -> Result<Outcome, EngineError> {
-        let key = keys::history(id, rid, end);
+    /// Collects old versions of one row, oldest first. What a keeper needs stays: it is looked for when one goes.
+    /// False: it has a writer.
+    fn collect_row(&self, due: &[Old]) -> Result<bool, EngineError> {
+        let (_, id, rid) = due[0];
         // The whole space goes.
-        let Ok(space) = self.space(id) else { return Ok(Outcome::Gone) };
-        {
-            let mut block = self.overlay.block(id, rid.block());
-            if block.get(rid).is_some() {
-                return Ok(Outcome::Busy);
+        let Ok(space) = self.space(id) else { return Ok(true) };
+        let Some(_taken) = Taken::take(self, id, rid) else { return Ok(false) };
+        let mut gone: Vec<([u8; 20], Cells)> = Vec::with_capacity(due.len());
+        for (end, ..) in due {
+            let key = keys::history(id, rid, *end);
+            let Some(bytes) = self.store.get(Tree::History, &key)? else { continue };
+            let old = Version::decode(&bytes)?;
+            if !self.pins.need(id, old.begin, *end) {
+                gone.push((key, old.cells));
             }
-            let owner = Owner::new(TxnId(0));
-            let pending = Pending { owner, base: Base::Unread, changes: SmallVec::new() };
-            block.insert(rid, pending);
         }
-        let collected = self.collect_taken(&space, rid, end, &key);
-        self.overlay.block(id, rid.block()).remove(rid);
-        collected
+        self.remove_entries(&space, rid, &gone)?;
+        gone.iter().for_each(|(key, _)| self.store.remove(Tree::History, key));
+        Ok(true)
     }
 
-    fn collect_taken(
+    /// Removes the entries of old versions whose keys no other version of their row has.
+    fn remove_entries(
         &self,
         space: &Space,
         rid: RowId,
-        end: u64,
-        key: &[u8],
-    ) -> Result<Outcome, EngineError> {
-        let Some(bytes) = self.store.get(Tree::History, key)? else { return Ok(Outcome::Gone) };
-        let old = Version::decode(&bytes)?;
-        if self.pins.need(space.id, old.begin, end) {
-            return Ok(Outcome::Kept);
-        }
-        let mut others: Vec<Version> = self.stored(space.id, rid)?.into_iter().collect();
-        let mut failed = None;
-        let (from, to) =
-            (keys::history(space.id, rid, u64::MAX), keys::row(space.id, RowId(rid.0 + 1)));
-        self.store.range(Tree::History, &from, &to, false, &mut |other, value| {
-            if other != key {
-                match Version::decode(value) {
-                    Ok(version) => others.push(version),
-                    Err(error) => failed = Some(error),
-                }
-            }
-            failed.is_none()
-        })?;
-        failed.map_or(Ok(()), Err)?;
+        gone: &[([u8; 20], Cells)],
+    ) -> Result<(), EngineError> {
         let indexes = space.indexes.read().clone();
-        for index in indexes {
-            let gone = index.key_of(&old.cells)?.0;
-            let mut is_needed = false;
-            for other in &others {
-                is_needed |= index.key_of(&other.cells)?.0 == gone;
-            }
-            if !is_needed {
-                self.store.remove(Tree::Index, &index.entry(&gone, rid));
+        if gone.is_empty() || indexes.is_empty() {
+            return Ok(());
+        }
+        let mut left = HashSet::<(usize, Vec<u8>)>::new();
+        for (_, cells) in gone {
+            for (at, index) in indexes.iter().enumerate() {
+                left.insert((at, index.key_of(cells)?.0));
             }
         }
-        self.store.remove(Tree::History, key);
-        Ok(Outcome::Gone)
+        let keep = |left: &mut HashSet<(usize, Vec<u8>)>, version: &Version| {
+            for (at, index) in indexes.iter().enumerate() {
+                left.remove(&(at, index.key_of(&version.cells)?.0));
+            }
+            Ok::<_, EngineError>(())
+        };
+        if let Some(now) = self.stored(space.id, rid)? {
+            keep(&mut left, &now)?;
+        }
+        if !left.is_empty() {
+            let (from, to) =
+                (keys::history(space.id, rid, u64::MAX), keys::row(space.id, RowId(rid.0 + 1)));
+            let goes: HashSet<&[u8]> = gone.iter().map(|(key, _)| &key[..]).collect();
+            let mut outcome = Ok(());
+            self.store.range(Tree::History, &from, &to, false, &mut |other, value| {
+                if !goes.contains(other) {
+                    outcome = Version::decode(value).and_then(|version| keep(&mut left, &version));
+                }
+                outcome.is_ok() && !left.is_empty()
+            })?;
+            outcome?;
+        }
+        for (at, key) in &left {
+            self.store.remove(Tree::Index, &indexes[*at].entry(key, rid));
+        }
+        Ok(())
     }
 
     /// Removes what spaces and indexes had that were dropped.

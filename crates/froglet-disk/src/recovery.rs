@@ -43,6 +43,7 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
             .collect(),
         newest: manifest.ts,
         half: manifest.half,
+        gather_bytes: options.gather_bytes,
     };
     *purges.waiting.lock() = manifest.purges.clone();
     let log_options = std::mem::take(&mut options.log);
@@ -113,6 +114,7 @@ struct Replay<'a> {
     keepers: BTreeMap<u64, (u64, Vec<SpaceId>)>,
     newest: u64,
     half: u64,
+    gather_bytes: u64,
 }
 
 impl Replay<'_> {
@@ -129,6 +131,7 @@ impl Replay<'_> {
             Entry::Fill(fill) => {
                 self.newest = self.newest.max(fill.ts);
                 let width = fill.columns.len().max(1);
+                self.relieve()?;
                 for (slot, values) in fill.slots.iter().zip(fill.values.chunks(width)) {
                     let rid = RowId::of(fill.block, usize::from(*slot));
                     let Some(base) = self.stored(fill.space, rid)? else { continue };
@@ -162,6 +165,7 @@ impl Replay<'_> {
                 }
             }
             Entry::IndexEntries { space, index, entries } => {
+                self.relieve()?;
                 let prefix = keys::index(space, index);
                 for (rid, key) in entries {
                     self.store.put(Tree::Index, &keys::entry(&prefix, &key, rid), &[]);
@@ -227,6 +231,7 @@ impl Replay<'_> {
     }
 
     fn put(&self, id: SpaceId, rid: RowId, now: Option<Cells>, ts: u64) -> Result<(), EngineError> {
+        self.relieve()?;
         let Some(space) = self.spaces.get(&id) else { return Ok(()) };
         space.raise(rid.0 + 1);
         // The files may have what it has ended, and not the row any more.
@@ -239,6 +244,16 @@ impl Replay<'_> {
             self.enter(space, rid, cells)?;
         }
         put_version(self.store, space, rid, base.as_ref(), now.as_ref(), ts);
+        Ok(())
+    }
+
+    /// Writes what has gathered, where it is too much. Another replay finds it in files and leaves it; that both logs have
+    /// what is in it is settled before anything is replayed.
+    fn relieve(&self) -> Result<(), EngineError> {
+        if self.store.memory_bytes() > self.gather_bytes {
+            self.store.rotate();
+            self.store.flush()?;
+        }
         Ok(())
     }
 
@@ -262,6 +277,7 @@ impl Replay<'_> {
         values: &[froglet_engine::Value],
     ) -> Result<(), EngineError> {
         for (n, rid) in rids.iter().enumerate() {
+            self.relieve()?;
             space.raise(rid.0 + 1);
             if self.stored(space.id, *rid)?.is_some() {
                 continue;

@@ -13,6 +13,7 @@
 //! Done before either log is opened, as an open log is appended to. A crash in the midst of the cuts leaves logs that
 //! are cut at the same number again: the other log still has it.
 
+use super::disk::Disk;
 use super::redo;
 use super::segment::{self, Segment};
 use super::{LogError, Lsn, reader};
@@ -72,15 +73,18 @@ fn halves(env: &dyn Env, side: Side<'_>) -> Result<BTreeMap<u64, Lsn>, LogError>
     if segments.is_empty() && side.from == Lsn(0) {
         return Ok(halves);
     }
-    reader::recover(env, side.dir, segments, side.from, None, &mut |at, lsn, record| {
-        let half = redo::half_of(record).map_err(|malformed| LogError::Malformed {
-            lsn,
-            offset: malformed.offset,
-            what: malformed.what,
+    let recovered =
+        reader::recover(env, side.dir, segments, side.from, None, &mut |at, lsn, record| {
+            let half = redo::half_of(record).map_err(|malformed| LogError::Malformed {
+                lsn,
+                offset: malformed.offset,
+                what: malformed.what,
+            })?;
+            halves.extend(half.map(|number| (number, at)));
+            Ok(())
         })?;
-        halves.extend(half.map(|number| (number, at)));
-        Ok(())
-    })?;
+    // What is found here is there for good: a replay may put it into files before the log is opened.
+    Disk::resume(env, side.dir, &recovered, 0, 0)?;
     Ok(halves)
 }
 
