@@ -98,6 +98,18 @@ def movers(server, rounds=0, count=3):
     return started
 
 
+def bytes_of(server, tree):
+    """What one of the store's maps has in files."""
+    total = 0
+    for path in server.files("*"):
+        if f"/store/{tree}/" in str(path):
+            try:
+                total += path.stat().st_size
+            except FileNotFoundError:
+                pass  # Compacted meanwhile.
+    return total
+
+
 def told_to(started):
     for mover in started:
         mover.join(60)
@@ -276,6 +288,80 @@ def test_what_is_larger_than_memory(start):
     server.kill_and_restart()
     with server.connect() as connection:
         assert connection.execute("select count(*) from large").fetchone() == (rows,)
+
+
+def test_what_is_made_of_much_waits_for_the_files(start):
+    """Index builds, new columns and recovery gather no more than commits do."""
+    server = start(arguments=["--memory-limit", "64MB"])
+    rows, bytes_of_row = 40_000, 5_000
+    with server.connect() as connection:
+        connection.execute("create table large (id int primary key, v text not null, n int) using disk")
+        for first in range(0, rows, 1_000):
+            connection.execute(
+                f"insert into large select g, rpad(md5(g::text), {bytes_of_row}, 'x'), g % 7 from generate_series({first}, {first + 999}) g")
+        most = server.anonymous_bytes()
+        for statement in ["alter table large add column w text generated always as (left(v, 900)) stored",
+                          "alter table large alter column n type bigint",
+                          "create index by_w on large (w, id)"]:
+            connection.execute(statement)
+            most = max(most, server.anonymous_bytes())
+        assert most < 4 * (64 << 20), f"{most >> 20} MB with a limit of 64"
+        for _ in range(3):
+            connection.execute("update large set n = n + 1")
+    server.kill_and_restart()
+    assert server.anonymous_bytes() < 4 * (64 << 20)
+    with server.connect() as connection:
+        seen = connection.execute("select count(*), sum(n - id % 7), bool_and(w = left(v, 900)) from large").fetchone()
+        assert seen == (rows, 3 * rows, True)
+        key = connection.execute("select w from large where id = 31415").fetchone()[0]
+        assert connection.execute("select id from large where w = %s and id = 31415", [key]).fetchone() == (31415,)
+
+
+def test_writes_that_are_refused_or_undone_take_no_memory(start):
+    server = start(arguments=["--memory-limit", "64MB"])
+    with server.connect() as connection:
+        connection.execute("create table t (id int primary key, v text) using disk")
+        connection.execute("insert into t select g, 'v' from generate_series(1, 100) g")
+        connection.execute("begin")
+        for _ in range(100):
+            connection.execute("insert into t select g % 100 + 1, rpad('', 1000, 'x') from generate_series(1, 2000) g on conflict do nothing")
+        for _ in range(30):
+            connection.execute("savepoint s")
+            connection.execute("insert into t select g, rpad('', 1000, 'x') from generate_series(1000, 4000) g")
+            connection.execute("rollback to s")
+            connection.execute("release s")
+        for _ in range(200):
+            connection.execute("select * from t for update")
+        connection.execute("insert into t values (101, 'kept')")
+        connection.execute("commit")
+        assert connection.execute("select count(*), max(length(v)) from t").fetchone() == (101, 4)
+
+
+def test_a_row_with_many_versions_is_cleaned_up_behind(start):
+    """Under an old view all of them are kept; when it goes they go, with their entries, and commits go on."""
+    server = start()
+    with server.connect() as connection, server.connect() as old:
+        connection.execute("create table t (id int primary key, n int not null, v text) using disk")
+        connection.execute("create index by_n on t (n)")
+        connection.execute("insert into t select g, 0, rpad('', 5000, 'v') from generate_series(1, 3) g")
+        old.execute("begin isolation level repeatable read")
+        assert old.execute("select n from t where id = 1").fetchone() == (0,)
+        for n in range(1, 10_001):
+            connection.execute("update t set n = %s where id = 1", [n])
+        connection.execute("checkpoint")
+        assert old.execute("select n, count(*) from t group by n order by n").fetchall() == [(0, 3)]
+        assert old.execute("select id from t where n = 0 order by id").fetchall() == [(1,), (2,), (3,)]
+        held = bytes_of(server, "history")
+        assert held > 1 << 20, held
+        old.execute("commit")
+
+        def is_clean():
+            connection.execute("update t set n = n + 1 where id = 1")
+            connection.execute("checkpoint")
+            return bytes_of(server, "history") < held / 10
+        wait_until(is_clean, "the old versions go", seconds=120)
+        assert connection.execute("select id from t where n > 9999").fetchall() == [(1,)]
+        assert connection.execute("select count(*) from t where n between 1 and 9999").fetchone() == (0,)
 
 
 def test_write_skew_over_both_is_refused(froglet):

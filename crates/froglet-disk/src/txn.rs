@@ -42,17 +42,35 @@ pub(crate) enum Undo {
     Keep(u64, Vec<SpaceId>),
 }
 
+/// What is undone, and by what.
+struct Noted {
+    /// The number of its write.
+    seq: u32,
+    /// What the transaction had used before it.
+    used_before: u64,
+    undo: Undo,
+}
+
+/// Where a transaction stands before a write that may be refused.
+#[derive(Clone, Copy)]
+pub(crate) struct Mark {
+    noted: usize,
+    used_bytes: u64,
+}
+
 /// A transaction's part. Dropped, it is undone.
 pub(crate) struct DiskTxn {
     pub core: Arc<Core>,
     pub owner: Arc<Owner>,
-    pub undo: Vec<(u32, Undo)>,
+    undo: Vec<Noted>,
     /// Its own writes.
     writes: u32,
     /// Those on the anchor.
     beside: u32,
     charged_bytes: u64,
     used_bytes: u64,
+    /// What was used when something was last noted.
+    noted_bytes: u64,
     record: Option<Record>,
     /// Of the owner, when the record was made.
     fills: u32,
@@ -83,6 +101,7 @@ impl DiskTxn {
             beside: 0,
             charged_bytes: 0,
             used_bytes: 0,
+            noted_bytes: 0,
             record: None,
             fills: 0,
             ts: None,
@@ -131,27 +150,51 @@ impl DiskTxn {
         self.used_bytes = used;
     }
 
-    /// What was noted from here on goes with the last write.
-    pub fn count_with_last(&mut self, from: usize) {
+    /// Before a write that may be refused.
+    pub fn mark(&self) -> Mark {
+        Mark { noted: self.undo.len(), used_bytes: self.used_bytes }
+    }
+
+    /// Undoes what a refused write has done.
+    pub fn back_to(&mut self, mark: Mark) {
+        self.undo_to(mark.noted);
+        self.use_no_more_than(mark.used_bytes);
+    }
+
+    /// What was noted since goes with the last write.
+    pub fn count_with_last(&mut self, since: Mark) {
         let last = self.seq().saturating_sub(1);
-        self.undo[from..].iter_mut().for_each(|(seq, _)| *seq = last);
+        self.undo[since.noted..].iter_mut().for_each(|noted| noted.seq = last);
         self.record = None;
     }
 
     pub fn note(&mut self, undo: Undo) {
-        let seq = self.seq();
-        self.undo.push((seq, undo));
+        self.undo.push(Noted { seq: self.seq(), used_before: self.noted_bytes, undo });
+        self.noted_bytes = self.used_bytes;
     }
 
     /// Undoes what was noted last, until so many are left.
-    pub fn undo_to(&mut self, left: usize) {
+    fn undo_to(&mut self, left: usize) {
         while self.undo.len() > left {
-            match self.undo.pop().expect("there are more").1 {
+            let Noted { used_before, undo, .. } = self.undo.pop().expect("there are more");
+            match undo {
                 Undo::Row(space, rid) => self.undo_row(&space, rid),
                 Undo::Entry(index, entry) => index.leave(&entry),
                 Undo::Claim(key) => self.core.overlay.let_go(&key),
                 Undo::Keep(..) => {}
             }
+            self.use_no_more_than(used_before);
+        }
+    }
+
+    /// Gives memory back that is used no more, but for a step that the next write has.
+    fn use_no_more_than(&mut self, bytes: u64) {
+        self.used_bytes = self.used_bytes.min(bytes);
+        self.noted_bytes = self.noted_bytes.min(bytes);
+        let kept = self.used_bytes.next_multiple_of(CHARGE_BYTES) + CHARGE_BYTES;
+        if self.charged_bytes > kept {
+            self.core.crossings().return_memory(self.charged_bytes - kept);
+            self.charged_bytes = kept;
         }
     }
 
@@ -167,7 +210,7 @@ impl DiskTxn {
     /// The rows it has written, each once, in the order in which they came.
     fn rows(&self) -> Vec<(Arc<Space>, RowId)> {
         let mut seen = std::collections::HashSet::new();
-        let row = |(_, undo): &(u32, Undo)| match undo {
+        let row = |noted: &Noted| match &noted.undo {
             Undo::Row(space, rid) if seen.insert((space.id, *rid)) => {
                 Some((Arc::clone(space), *rid))
             }
@@ -187,7 +230,7 @@ impl DiskTxn {
     }
 
     fn feed(&self) {
-        let has_feeds = |(_, undo): &(u32, Undo)| match undo {
+        let has_feeds = |noted: &Noted| match &noted.undo {
             Undo::Row(space, _) => space.has_feeds(),
             _ => false,
         };
@@ -218,8 +261,8 @@ impl DiskTxn {
                 },
             }
         }
-        for (_, undo) in &self.undo {
-            if let Undo::Keep(keeper, spaces) = undo {
+        for noted in &self.undo {
+            if let Undo::Keep(keeper, spaces) = &noted.undo {
                 redo::keep(&mut out, *keeper, spaces);
             }
         }
@@ -297,8 +340,8 @@ impl DiskTxn {
     /// What it keeps is kept from its timestamp on: before anybody has a later one, and what he ends may go.
     fn pin_all(&mut self, ts: u64) {
         let mut kept = BTreeMap::<u64, Vec<SpaceId>>::new();
-        for (_, undo) in &self.undo {
-            if let Undo::Keep(keeper, spaces) = undo {
+        for noted in &self.undo {
+            if let Undo::Keep(keeper, spaces) = &noted.undo {
                 kept.entry(*keeper).or_default().extend(spaces);
             }
         }
@@ -321,8 +364,8 @@ impl DiskTxn {
 
     fn apply(&mut self, ts: u64) {
         let core = Arc::clone(&self.core);
-        for (_, undo) in &self.undo {
-            if let Undo::Entry(index, entry) = undo
+        for noted in &self.undo {
+            if let Undo::Entry(index, entry) = &noted.undo
                 && self.is_last_key(index, entry)
             {
                 core.store.put(Tree::Index, entry, &[]);
@@ -337,8 +380,8 @@ impl DiskTxn {
             }
             block.remove(rid);
         }
-        for (_, undo) in std::mem::take(&mut self.undo) {
-            match undo {
+        for noted in std::mem::take(&mut self.undo) {
+            match noted.undo {
                 Undo::Entry(index, entry) => index.leave(&entry),
                 Undo::Claim(key) => core.overlay.let_go(&key),
                 Undo::Row(..) | Undo::Keep(..) => {}
@@ -436,13 +479,15 @@ impl BesideTxn for DiskTxn {
 
     fn rollback_to(&mut self, to: Savepoint) {
         assert!(self.ts.is_none(), "a transaction rolls nothing back after pre_commit");
-        let left = self.undo.partition_point(|(seq, _)| *seq < to.0);
+        // Of a write that was refused.
+        self.use_no_more_than(self.noted_bytes);
+        let left = self.undo.partition_point(|noted| noted.seq < to.0);
         if left == self.undo.len() {
             return;
         }
-        let is_write = |(_, undo): &&(u32, Undo)| matches!(undo, Undo::Row(..) | Undo::Keep(..));
+        let is_write = |noted: &&Noted| matches!(noted.undo, Undo::Row(..) | Undo::Keep(..));
         let mut seqs: Vec<u32> =
-            self.undo[left..].iter().filter(is_write).map(|(seq, _)| *seq).collect();
+            self.undo[left..].iter().filter(is_write).map(|noted| noted.seq).collect();
         seqs.dedup();
         // What a migration has put into a write that goes is to be put into what it was.
         self.feed();

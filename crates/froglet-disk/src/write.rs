@@ -50,12 +50,12 @@ impl DiskTable {
         assert_eq!(row.len(), self.layout.columns.len(), "a row has the columns of its layout");
         row.iter().enumerate().try_for_each(|(at, value)| self.check(at, value))?;
         let cells = version::of_row(&self.layout, row);
+        let mark = txn.mark();
         txn.charge(2 * cells.len() + WRITE_BYTES)?;
         let keys = new_keys(&self.indexes, &cells)?;
         let rid = RowId(self.space.take_rows(1));
-        let undone = txn.undo.len();
         if let Err(stop) = self.take_keys(txn, rid, &keys, |spec| spec.unique) {
-            txn.undo_to(undone);
+            txn.back_to(mark);
             return Err(stop);
         }
         let change = Change { seq: txn.seq(), cells: Some(cells), set: Set::Inserted };
@@ -194,13 +194,14 @@ impl DiskTable {
             }
             RowWrite::Lock { rid } => {
                 let taken = self.take_row(txn, base, *rid)?;
+                if taken.is_held {
+                    return Ok(());
+                }
                 if let Err(error) = txn.charge(taken.cells.len() + WRITE_BYTES) {
                     self.give_row(*rid, &taken);
                     return Err(error.into());
                 }
-                if !taken.is_held {
-                    self.change_row(txn, *rid, None, Set::Nothing);
-                }
+                self.change_row(txn, *rid, None, Set::Nothing);
                 Ok(())
             }
         }
@@ -217,7 +218,7 @@ impl DiskTable {
         assert_eq!(positions.len(), values.len(), "each column has a value");
         positions.iter().zip(values).try_for_each(|(&at, value)| self.check(at, value))?;
         let taken = self.take_row(txn, base, rid)?;
-        let undone = txn.undo.len();
+        let mark = txn.mark();
         let updated = self.update_taken(txn, rid, &taken.cells, positions, values);
         match updated {
             Ok((cells, ids)) => {
@@ -225,7 +226,7 @@ impl DiskTable {
                 Ok(())
             }
             Err(stop) => {
-                txn.undo_to(undone);
+                txn.back_to(mark);
                 self.give_row(rid, &taken);
                 Err(stop)
             }
@@ -278,12 +279,12 @@ impl DiskTable {
         let indexes: Vec<Arc<Index>> =
             indexes.iter().map(|at| Arc::clone(&self.indexes[*at])).collect();
         let keys = new_keys(&indexes, &cells)?;
-        let undone = txn.undo.len();
+        let mark = txn.mark();
         let taken = self.take_keys(txn, rid, &keys, IndexSpec::keeps_apart);
         match &taken {
-            Err(_) => txn.undo_to(undone),
+            Err(_) => txn.back_to(mark),
             // It is no write: it goes when the last one goes.
-            Ok(()) => txn.count_with_last(undone),
+            Ok(()) => txn.count_with_last(mark),
         }
         taken
     }
