@@ -249,6 +249,10 @@ fn cast_call(
         return Ok(Transformed::no(Expr::Cast(Cast::new_from_field(Box::new(expr), field))));
     };
     let from = sql_type_of_field(&source);
+    let is_array = |ty: SqlType| types::element_oid(ty.oid).is_some();
+    if is_array(target) && !is_array(from) && !possible(&source, from, target) {
+        return Err(types::cast::cannot_cast(&input::input_name(from), target).into());
+    }
     if arrow_does_it(&source, from, &field, target) {
         // A field without a name says nothing of the type, and a varchar's would stay.
         let field = match (from.oid, target.oid) {
@@ -487,6 +491,11 @@ pub fn cast_any(
         }
     }
     if let Some(element) = types::array::element_type(target) {
+        // Arrow makes a list of one value.
+        let ty = array.data_type();
+        if !(ty.is_list() || ty.is_string() || ty.is_null()) {
+            return Err(types::cast::cannot_cast(&input::input_name(from), target));
+        }
         return to_list(array, element, target);
     }
     let column = types::column_type_of(target.oid, target.modifier)
