@@ -40,6 +40,8 @@ pub trait Anchor: Engine {
     fn begin_anchor(&self, id: TxnId) -> Box<dyn AnchorTxn>;
     /// The newest half that its log or its checkpoint has; 0 for none.
     fn newest_half(&self) -> u64;
+    /// What is seen by views that are registered, or will be: these timestamps, ascending, and any from the other on.
+    fn views(&self) -> (Vec<Ts>, Ts);
     /// Who knows the halves. A checkpoint has what they have written: before it is put in place they are durable in both
     /// logs, for what the other engine may still lose must not be in it. Once.
     fn set_halves(&self, halves: Weak<dyn Halves>);

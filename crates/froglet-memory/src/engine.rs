@@ -309,6 +309,11 @@ impl Anchor for MemoryEngine {
         self.core.recovered_half.load(Ordering::SeqCst)
     }
 
+    fn views(&self) -> (Vec<Ts>, Ts) {
+        let views = self.core.timeline.views();
+        (views.at.into_iter().map(Ts).collect(), Ts(views.bound))
+    }
+
     fn set_halves(&self, halves: Weak<dyn Halves>) {
         assert!(self.core.halves.set(halves).is_ok(), "an engine is joined once");
     }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use froglet_engine::crossing::{Anchor, Beside, Crossings, Halves, WhenDurable};
-use froglet_engine::{EngineError, Holder, Lsn, Snapshot, Ts, TxnId};
+use froglet_engine::{EngineError, Lsn, Snapshot, Ts, TxnId};
 use parking_lot::{Condvar, Mutex};
 
 use super::registry::Registry;
@@ -192,14 +192,7 @@ impl Crossing {
 
     /// Lets go of pairs that no view asks for.
     pub fn recycle(&self) {
-        self.registry.recycle(self.anchor.oldest_snapshot(), || {
-            let held = self.anchor.held_back();
-            let past = held.iter().filter(|held| held.holder == Holder::Past).map(|held| held.ts);
-            let all_from = past.min().unwrap_or(Ts::LATEST);
-            let mut views: Vec<Ts> = held.iter().map(|held| held.ts).collect();
-            views.sort_unstable();
-            (views, all_from)
-        });
+        self.registry.recycle(self.anchor.oldest_snapshot(), || self.anchor.views());
     }
 }
 

@@ -53,6 +53,8 @@ struct Inner {
     floor: Pair,
     /// Ascending; only the last one is written to.
     partitions: VecDeque<Vec<Pair>>,
+    /// How many were left when pairs between views went.
+    thinned: usize,
 }
 
 impl Inner {
@@ -89,7 +91,7 @@ impl Inner {
         }
     }
 
-    /// Keeps what these views may ask for, ascending; from `all_from` on everything.
+    /// Keeps what these views may ask for, ascending; and what those may that are at `all_from` or later.
     fn thin(&mut self, views: &[Ts], all_from: Ts, capacity: usize) {
         let mut views = views.iter().peekable();
         let pairs: Vec<Pair> = std::mem::take(&mut self.partitions).into_iter().flatten().collect();
@@ -100,10 +102,12 @@ impl Inner {
             let is_seen = views.peek().is_some_and(|view| next.is_none_or(|next| **view < next));
             // The newest may be taken back: then views behind it ask for the one before.
             let is_newest = n + 2 >= pairs.len();
-            if is_seen || is_newest || pair.0 >= all_from {
+            let is_recent = next.is_none_or(|next| next > all_from);
+            if is_seen || is_newest || is_recent {
                 self.push(*pair, capacity);
             }
         }
+        self.thinned = self.partitions.len();
     }
 }
 
@@ -112,7 +116,7 @@ impl Registry {
     pub fn new(options: RegistryOptions, anchor: Ts, beside: Ts) -> Registry {
         assert!(options.capacity > 0, "a partition has room");
         let floor = (anchor, beside);
-        let inner = Inner { floor, partitions: VecDeque::new() };
+        let inner = Inner { floor, partitions: VecDeque::new(), thinned: 0 };
         Registry { options, inner: Mutex::new(inner) }
     }
 
@@ -148,12 +152,12 @@ impl Registry {
         self.inner.lock().partitions.len() > 1
     }
 
-    /// Lets go what no view asks for. `views`: those that are registered, ascending, and from where on any timestamp
-    /// may be asked for.
+    /// Lets go what no view asks for. `views`: [`froglet_engine::crossing::Anchor::views`].
     pub fn recycle(&self, oldest: Ts, views: impl FnOnce() -> (Vec<Ts>, Ts)) {
         let mut inner = self.inner.lock();
         inner.recycle(oldest);
-        if inner.partitions.len() > self.options.partitions {
+        // What is kept for views is looked at again when as much has come: each pair is copied a few times at most.
+        if inner.partitions.len() > self.options.partitions.max(2 * inner.thinned) {
             let (views, all_from) = views();
             inner.thin(&views, all_from, self.options.capacity);
         }
@@ -224,11 +228,26 @@ mod tests {
         let registry = registry(4, 2);
         filled(&registry, 100);
         let views = vec![Ts(25), Ts(333), Ts(335), Ts(900)];
-        registry.recycle(Ts(25), || (views.clone(), Ts(990)));
+        registry.recycle(Ts(25), || (views.clone(), Ts(985)));
         assert!(pairs(&registry) < 10, "{registry:?}");
-        for view in views.iter().map(|view| view.0).chain(990..1100) {
+        for view in views.iter().map(|view| view.0).chain(985..1100) {
             assert_eq!(registry.at(Ts(view)), Ts((view / 10).min(101)), "view {view}");
         }
+    }
+
+    #[test]
+    fn what_is_kept_is_not_gone_through_at_each_commit() {
+        let registry = registry(4, 2);
+        let mut thinned = 0;
+        for n in 2..1000 {
+            registry.enter(|| (Ts(10 * n), Ts(n)));
+            registry.recycle(Ts(25), || {
+                thinned += 1;
+                (Vec::new(), Ts(25))
+            });
+        }
+        assert!(thinned < 10, "{thinned} times");
+        assert_eq!(registry.at(Ts(5_555)), Ts(555));
     }
 
     #[test]
