@@ -267,15 +267,19 @@ def test_it_dies_between_the_halves(start, point):
             assert connection.execute(f"select count(*) from {table}").fetchone()[0] in (0, 1)
 
 
+def fill(connection, rows, values):
+    """Rows of a table `large`, by a query's values of g."""
+    for first in range(0, rows, 1_000):
+        connection.execute(f"insert into large select g, {values} from generate_series({first}, {first + 999}) g")
+
+
 def test_what_is_larger_than_memory(start):
     """Ten times the limit, read whole and by key; and the memory that it takes."""
     server = start(arguments=["--memory-limit", "64MB"])
     rows, bytes_of_row = 60_000, 10_000
     with server.connect() as connection:
         connection.execute("create table large (id int primary key, v text not null) using disk")
-        for first in range(0, rows, 1_000):
-            connection.execute(
-                f"insert into large select g, rpad(md5(g::text), {bytes_of_row}, md5((g + 1)::text)) from generate_series({first}, {first + 999}) g")
+        fill(connection, rows, f"rpad(md5(g::text), {bytes_of_row}, md5((g + 1)::text))")
         most = server.anonymous_bytes()
         assert connection.execute("select count(*), sum(length(v)) from large").fetchone() == (rows, rows * bytes_of_row)
         for key in (0, 31_415, rows - 1):
@@ -296,9 +300,7 @@ def test_what_is_made_of_much_waits_for_the_files(start):
     rows, bytes_of_row = 25_000, 8_000
     with server.connect() as connection:
         connection.execute("create table large (id int primary key, v text not null, n int) using disk")
-        for first in range(0, rows, 1_000):
-            connection.execute(
-                f"insert into large select g, rpad(md5(g::text), {bytes_of_row}, 'x'), g % 7 from generate_series({first}, {first + 999}) g")
+        fill(connection, rows, f"rpad(md5(g::text), {bytes_of_row}, 'x'), g % 7")
         most = server.anonymous_bytes()
         for statement in ["alter table large add column w text generated always as (left(v, 900)) stored",
                           "alter table large alter column n type bigint",

@@ -86,6 +86,7 @@ pub(crate) struct Core {
     /// Held by who writes a checkpoint.
     pub checkpointing: Mutex<()>,
     pub pressure: Pressure,
+    has_threads: bool,
     crossings: OnceLock<Arc<dyn Crossings>>,
 }
 
@@ -163,6 +164,8 @@ pub(crate) struct Pressure {
     work: Condvar,
     /// For the one that cleans up.
     closed: Condvar,
+    /// For those who wait until something is written.
+    written: Condvar,
 }
 
 #[derive(Default)]
@@ -172,8 +175,6 @@ struct Waiting {
     trouble: Option<EngineError>,
     /// Somebody has asked for work.
     wanted: bool,
-    /// There is a thread that does it.
-    has_thread: bool,
     closing: bool,
 }
 
@@ -205,6 +206,7 @@ impl Core {
             applying: Mutex::default(),
             checkpointing: Mutex::default(),
             pressure: Pressure::default(),
+            has_threads: options.threads,
             crossings: OnceLock::new(),
         }
     }
@@ -294,6 +296,7 @@ impl Core {
         let wakers = std::mem::take(&mut state.wakers);
         let trouble = state.trouble.clone();
         drop(state);
+        self.pressure.written.notify_all();
         wakers.into_iter().for_each(Waker::wake);
         if is_news {
             match &trouble {
@@ -307,18 +310,22 @@ impl Core {
 
     /// Waits until something that has gathered is written, if it is too much. Who calls holds nothing that others wait for.
     pub fn wait_until_written(&self) -> Result<(), EngineError> {
-        while self.is_full() && self.pressure.state.lock().has_thread {
-            if let Some(trouble) = self.trouble() {
-                return Err(trouble);
+        while self.has_threads && self.is_full() {
+            let mut state = self.pressure.state.lock();
+            if let Some(trouble) = &state.trouble {
+                return Err(trouble.clone());
             }
-            std::thread::sleep(Duration::from_millis(1));
+            if state.closing {
+                return Ok(());
+            }
+            self.pressure.written.wait_for(&mut state, PAUSE);
         }
         Ok(())
     }
 
     /// Writes what has gathered, if it is much, and makes fewer files. Whether there may be more to do.
     pub fn write(&self, everything: bool) -> Result<bool, EngineError> {
-        let written = self.write_once(everything);
+        let written = caught("writing tables on disk", || self.write_once(everything));
         self.note_trouble(written.as_ref().err().cloned());
         written
     }
@@ -333,8 +340,10 @@ impl Core {
     /// Removes some of what nobody needs any more. Whether there may be more.
     pub fn clean(&self) -> Result<bool, EngineError> {
         self.wait_until_written()?;
-        self.purge()?;
-        self.collect()
+        caught("cleaning up on disk", || {
+            self.purge()?;
+            self.collect()
+        })
     }
 
     /// On the thread `froglet-disk`.
@@ -380,17 +389,16 @@ impl Core {
             }
         }
     }
+}
 
-    /// Runs what a thread does; if that panics, who waits for it is told.
-    fn run(&self, name: &str, work: fn(&Core)) {
-        let work = std::panic::AssertUnwindSafe(|| work(self));
-        if std::panic::catch_unwind(work).is_err() {
-            self.note_trouble(Some(EngineError::Unusable {
-                what: format!("the thread {name} has ended; restart the server"),
-                source: Arc::new(std::io::Error::other("it has panicked")),
-            }));
-        }
-    }
+/// A panic as an error: a thread goes on, and who waits for it is told.
+fn caught<T>(what: &str, work: impl FnOnce() -> Result<T, EngineError>) -> Result<T, EngineError> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).unwrap_or_else(|_| {
+        Err(EngineError::Unusable {
+            what: format!("{what} has panicked; restart the server"),
+            source: Arc::new(std::io::Error::other("see the server's log")),
+        })
+    })
 }
 
 /// See [`Core::begin_applying`].
@@ -429,7 +437,6 @@ impl Core {
 pub struct DiskEngine {
     pub(crate) core: Arc<Core>,
     threads: Mutex<Vec<JoinHandle<()>>>,
-    has_threads: bool,
 }
 
 impl std::fmt::Debug for DiskEngine {
@@ -459,9 +466,8 @@ impl DiskEngine {
 
     /// Opens an engine, recovering what its directory holds. Its log agrees with the anchor's already.
     pub fn open(options: DiskOptions) -> Result<Arc<DiskEngine>, EngineError> {
-        let has_threads = options.threads;
         let core = Arc::new(crate::recovery::open(options)?);
-        Ok(Arc::new(DiskEngine { core, threads: Mutex::default(), has_threads }))
+        Ok(Arc::new(DiskEngine { core, threads: Mutex::default() }))
     }
 
     /// One round of work, of an engine without threads: writes what has gathered, and cleans up.
@@ -474,7 +480,7 @@ impl DiskEngine {
         let core: Weak<Core> = Arc::downgrade(&self.core);
         let run = move || {
             if let Some(core) = core.upgrade() {
-                core.run(name, work);
+                work(&core);
             }
         };
         match std::thread::Builder::new().name(name.to_owned()).spawn(run) {
@@ -492,6 +498,7 @@ impl Drop for DiskEngine {
         self.core.pressure.state.lock().closing = true;
         self.core.pressure.work.notify_all();
         self.core.pressure.closed.notify_all();
+        self.core.pressure.written.notify_all();
         for thread in self.threads.lock().drain(..) {
             let _ = thread.join();
         }
@@ -505,8 +512,7 @@ impl Beside for DiskEngine {
 
     fn join(&self, crossings: Arc<dyn Crossings>) {
         assert!(self.core.crossings.set(crossings).is_ok(), "an engine is joined once");
-        if self.has_threads {
-            self.core.pressure.state.lock().has_thread = true;
+        if self.core.has_threads {
             self.start("froglet-disk", Core::run_writer);
             self.start("froglet-disk-clean", Core::run_cleaner);
         }

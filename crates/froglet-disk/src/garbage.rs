@@ -48,26 +48,26 @@ impl Garbage {
 }
 
 /// A row that is taken while somebody cleans up behind it.
-struct Taken<'a> {
+struct HeldRow<'a> {
     core: &'a Core,
     space: SpaceId,
     rid: RowId,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> HeldRow<'a> {
     /// None: it has a writer.
-    fn take(core: &'a Core, space: SpaceId, rid: RowId) -> Option<Taken<'a>> {
+    fn take(core: &'a Core, space: SpaceId, rid: RowId) -> Option<HeldRow<'a>> {
         let mut block = core.overlay.block(space, rid.block());
         if block.get(rid).is_some() {
             return None;
         }
         let owner = Owner::new(TxnId(0));
         block.insert(rid, Pending { owner, base: Base::Unread, changes: SmallVec::new() });
-        Some(Taken { core, space, rid })
+        Some(HeldRow { core, space, rid })
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for HeldRow<'_> {
     fn drop(&mut self) {
         self.core.overlay.block(self.space, self.rid.block()).remove(self.rid);
     }
@@ -149,7 +149,7 @@ impl Core {
         let (_, id, rid) = due[0];
         // The whole space goes.
         let Ok(space) = self.space(id) else { return Ok(true) };
-        let Some(_taken) = Taken::take(self, id, rid) else { return Ok(false) };
+        let Some(_held) = HeldRow::take(self, id, rid) else { return Ok(false) };
         let mut gone: Vec<([u8; 20], Cells)> = Vec::with_capacity(due.len());
         for (end, ..) in due {
             let key = keys::history(id, rid, *end);

@@ -119,6 +119,7 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     fn record(&mut self, record: &[u8]) -> Result<(), EngineError> {
+        self.relieve()?;
         if let Some(transaction) = redo::transaction(record) {
             return self.transaction(transaction.map_err(corrupt)?);
         }
@@ -131,7 +132,6 @@ impl Replay<'_> {
             Entry::Fill(fill) => {
                 self.newest = self.newest.max(fill.ts);
                 let width = fill.columns.len().max(1);
-                self.relieve()?;
                 for (slot, values) in fill.slots.iter().zip(fill.values.chunks(width)) {
                     let rid = RowId::of(fill.block, usize::from(*slot));
                     let Some(base) = self.stored(fill.space, rid)? else { continue };
@@ -165,7 +165,6 @@ impl Replay<'_> {
                 }
             }
             Entry::IndexEntries { space, index, entries } => {
-                self.relieve()?;
                 let prefix = keys::index(space, index);
                 for (rid, key) in entries {
                     self.store.put(Tree::Index, &keys::entry(&prefix, &key, rid), &[]);

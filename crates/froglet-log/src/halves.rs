@@ -14,9 +14,10 @@
 //! are cut at the same number again: the other log still has it.
 
 use super::disk::Disk;
+use super::reader::{self, Recovered};
 use super::redo;
 use super::segment::{self, Segment};
-use super::{LogError, Lsn, reader};
+use super::{LogError, Lsn};
 use froglet_engine::CrashPoint;
 use froglet_engine::env::{Env, OpenMode};
 use std::collections::BTreeMap;
@@ -36,7 +37,8 @@ pub struct Side<'a> {
 /// Cuts two logs before the first half that has no other one; which that is, if any.
 pub fn agree(env: &dyn Env, anchor: Side<'_>, beside: Side<'_>) -> Result<Option<u64>, LogError> {
     let sides = [anchor, beside];
-    let found = [halves(env, anchor)?, halves(env, beside)?];
+    let [(a, ends_a), (b, ends_b)] = [halves(env, anchor)?, halves(env, beside)?];
+    let found = [a, b];
     let newest = |n: usize| found[n].last_key_value().map_or(0, |(n, _)| *n).max(sides[n].kept);
     for (n, other) in [(0, 1), (1, 0)] {
         if sides[n].kept > newest(other) {
@@ -46,6 +48,12 @@ pub fn agree(env: &dyn Env, anchor: Side<'_>, beside: Side<'_>) -> Result<Option
                 half: sides[n].kept,
                 found: newest(other),
             });
+        }
+    }
+    // What was found is there for good: a replay may put it into files before the log is opened.
+    for (side, recovered) in sides.iter().zip([ends_a, ends_b]) {
+        if let Some(recovered) = recovered {
+            Disk::resume(env, side.dir, &recovered, 0, 0)?;
         }
     }
     let kept = anchor.kept.max(beside.kept);
@@ -66,12 +74,15 @@ pub fn agree(env: &dyn Env, anchor: Side<'_>, beside: Side<'_>) -> Result<Option
 }
 
 /// The halves behind a checkpoint, and where the last frame of each begins. None in a directory without a log.
-fn halves(env: &dyn Env, side: Side<'_>) -> Result<BTreeMap<u64, Lsn>, LogError> {
+fn halves(
+    env: &dyn Env,
+    side: Side<'_>,
+) -> Result<(BTreeMap<u64, Lsn>, Option<Recovered>), LogError> {
     let mut halves = BTreeMap::new();
     env.create_dir_all(side.dir)?;
     let segments = reader::list(env, side.dir)?;
     if segments.is_empty() && side.from == Lsn(0) {
-        return Ok(halves);
+        return Ok((halves, None));
     }
     let recovered =
         reader::recover(env, side.dir, segments, side.from, None, &mut |at, lsn, record| {
@@ -83,9 +94,7 @@ fn halves(env: &dyn Env, side: Side<'_>) -> Result<BTreeMap<u64, Lsn>, LogError>
             halves.extend(half.map(|number| (number, at)));
             Ok(())
         })?;
-    // What is found here is there for good: a replay may put it into files before the log is opened.
-    Disk::resume(env, side.dir, &recovered, 0, 0)?;
-    Ok(halves)
+    Ok((halves, Some(recovered)))
 }
 
 /// Takes away the frame that begins at a position, and everything behind it.

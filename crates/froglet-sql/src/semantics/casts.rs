@@ -249,10 +249,6 @@ fn cast_call(
         return Ok(Transformed::no(Expr::Cast(Cast::new_from_field(Box::new(expr), field))));
     };
     let from = sql_type_of_field(&source);
-    let is_array = |ty: SqlType| types::element_oid(ty.oid).is_some();
-    if is_array(target) && !is_array(from) && !possible(&source, from, target) {
-        return Err(types::cast::cannot_cast(&input::input_name(from), target).into());
-    }
     if arrow_does_it(&source, from, &field, target) {
         // A field without a name says nothing of the type, and a varchar's would stay.
         let field = match (from.oid, target.oid) {
@@ -292,6 +288,11 @@ fn arrow_does_it(source: &Field, from: SqlType, field: &Field, target: SqlType) 
     };
     if types::names_objects(from.oid) != types::names_objects(target.oid) {
         return false;
+    }
+    // It makes a list of one value.
+    let is_array = |ty: SqlType| types::element_oid(ty.oid).is_some();
+    if is_array(target) && !is_array(from) {
+        return source.data_type().is_null();
     }
     // Their values are texts that are made anew.
     let json = |oid| matches!(oid, oids::JSON | oids::JSONB | oids::JSONPATH);
@@ -491,11 +492,6 @@ pub fn cast_any(
         }
     }
     if let Some(element) = types::array::element_type(target) {
-        // Arrow makes a list of one value.
-        let ty = array.data_type();
-        if !(ty.is_list() || ty.is_string() || ty.is_null()) {
-            return Err(types::cast::cannot_cast(&input::input_name(from), target));
-        }
         return to_list(array, element, target);
     }
     let column = types::column_type_of(target.oid, target.modifier)
@@ -637,8 +633,12 @@ fn to_list(array: &ArrayRef, element: SqlType, target: SqlType) -> Result<ArrayR
         let values = cast_any(list.values(), from, element, &crate::context::NoSession)?;
         return Ok(numerics::list_of(list, values));
     }
-    if !array.data_type().is_string() {
+    if array.data_type().is_null() {
         return arrow_cast(array, target);
+    }
+    if !array.data_type().is_string() {
+        let from = types::plain(types::oid_of_arrow(array.data_type()));
+        return Err(types::cast::cannot_cast(&input::input_name(from), target));
     }
     let map = |e: arrow::error::ArrowError| crate::df_error::map_df_error(e.into());
     let mut items = StringViewBuilder::new();

@@ -59,29 +59,26 @@ pub fn lower(plan: LogicalPlan) -> Result<LogicalPlan> {
         let LogicalPlan::Aggregate(aggregate) = &node else { return Ok(Transformed::no(node)) };
         let input = aggregate.input.clone();
         let mut keys: Vec<Expr> = Vec::new();
-        let mut any_forgotten = false;
+        let mut any_changed = false;
         let preserver = NamePreserver::new(&node);
         let exprs = node.expressions().into_iter().map(|expr| {
             let name = preserver.save(&expr);
             let changed = expr.transform_up(|part| {
-                let unordered = without_order(part)?;
-                any_forgotten |= unordered.transformed;
-                unordered.transform_data(|part| Ok(with_columns(part, &mut keys)))
+                without_order(part)?.transform_data(|part| Ok(with_columns(part, &mut keys)))
             })?;
+            any_changed |= changed.transformed;
             Ok(if changed.transformed { name.restore(changed.data) } else { changed.data })
         });
         let exprs = exprs.collect::<Result<Vec<Expr>>>()?;
-        if keys.is_empty() {
-            return match any_forgotten {
-                true => {
-                    node.with_new_exprs(exprs, vec![input.as_ref().clone()]).map(Transformed::yes)
-                }
-                false => Ok(Transformed::no(node)),
-            };
+        if !any_changed {
+            return Ok(Transformed::no(node));
         }
-        let named = keys.into_iter().enumerate().map(|(at, key)| key.alias(name_of(at)));
-        let all: Vec<Expr> = input.schema().iter().map(Expr::from).chain(named).collect();
-        let below = LogicalPlanBuilder::from(input.as_ref().clone()).project(all)?.build()?;
+        let mut below = input.as_ref().clone();
+        if !keys.is_empty() {
+            let named = keys.into_iter().enumerate().map(|(at, key)| key.alias(name_of(at)));
+            let all: Vec<Expr> = input.schema().iter().map(Expr::from).chain(named).collect();
+            below = LogicalPlanBuilder::from(below).project(all)?.build()?;
+        }
         node.with_new_exprs(exprs, vec![below]).map(Transformed::yes)
     })?;
     Ok(changed.data)
