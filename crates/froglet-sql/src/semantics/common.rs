@@ -162,6 +162,7 @@ fn rank(oid: u32) -> Option<(u8, usize)> {
 
 /// The type that values of these fields come to; 42804 if they come to none.
 pub fn common_type(what: &str, fields: &[FieldRef]) -> Result<Option<SqlType>, SqlError> {
+    let compares = matches!(what, "=" | "nullif");
     let mut found: Option<SqlType> = None;
     for field in fields {
         let ty = sql_type_of_field(field);
@@ -180,17 +181,46 @@ pub fn common_type(what: &str, fields: &[FieldRef]) -> Result<Option<SqlType>, S
                     _ => return Err(no_match(what, one, ty)),
                 }
             }
+            Some(one) if !compares && (of_objects(one.oid) || of_objects(ty.oid)) => {
+                objects_type(what, one, ty)?
+            }
             Some(one) => match (rank(one.oid), rank(ty.oid)) {
                 (Some((kind, a)), Some((other, b))) if kind == other => {
                     plain(if a < b { ty.oid } else { one.oid })
                 }
-                // Names of objects are numbers here; DataFusion knows what to do.
+                // DataFusion knows what to do.
                 _ if is_registered(one.oid) || is_registered(ty.oid) => one,
                 _ => return Err(no_match(what, one, ty)),
             },
         });
     }
     Ok(found)
+}
+
+/// Whether values are numbers of objects, shown as such or as names.
+pub fn of_objects(oid: u32) -> bool {
+    oid == oids::OID || types::names_objects(oid)
+}
+
+/// What two types come to of which one at least is of objects' numbers. Integers become such numbers without being
+/// asked to, other numbers and names of other kinds of objects do not.
+fn objects_type(what: &str, one: SqlType, other: SqlType) -> Result<SqlType, SqlError> {
+    let is_integer = |ty: SqlType| matches!(ty.oid, oids::INT2 | oids::INT4 | oids::INT8);
+    let is_function = |ty: SqlType| matches!(ty.oid, oids::REGPROC | oids::REGPROCEDURE);
+    let are_alike =
+        one.oid == oids::OID || other.oid == oids::OID || is_function(one) && is_function(other);
+    match (of_objects(one.oid), of_objects(other.oid)) {
+        (true, true) if are_alike => Ok(one),
+        (true, false) if is_integer(other) => Ok(one),
+        (false, true) if is_integer(one) => Ok(other),
+        (is_one, is_other) => {
+            let is_number = |ty: SqlType| matches!(rank(ty.oid), Some((0, _)));
+            match (is_one || is_number(one)) && (is_other || is_number(other)) {
+                true => Err(no_conversion(what, one, other)),
+                false => Err(no_match(what, one, other)),
+            }
+        }
+    }
 }
 
 fn is_text(oid: u32) -> bool {
@@ -223,6 +253,14 @@ fn no_match(what: &str, one: SqlType, other: SqlType) -> SqlError {
     SqlError::new(
         SqlState::DATATYPE_MISMATCH,
         format!("{} types {one} and {other} cannot be matched", what.to_uppercase()),
+    )
+}
+
+fn no_conversion(what: &str, one: SqlType, other: SqlType) -> SqlError {
+    let (one, other) = (types::input::input_name(one), types::input::input_name(other));
+    SqlError::new(
+        SqlState::CANNOT_COERCE,
+        format!("{} could not convert type {other} to {one}", what.to_uppercase()),
     )
 }
 

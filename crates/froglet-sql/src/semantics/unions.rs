@@ -128,7 +128,7 @@ fn common_type(union: &Union, at: usize) -> Result<Option<SqlType>> {
         return Ok(common::common_type("UNION", &fields)?);
     }
     let stored_alike = fields.iter().all(|field| field.data_type() == fields[0].data_type());
-    Ok((stored_alike && (all(is_number_of_object) || all(is_text))).then(|| plain(types[0])))
+    Ok((stored_alike && (all(common::of_objects) || all(is_text))).then(|| plain(types[0])))
 }
 
 fn is_number(oid: u32) -> bool {
@@ -138,10 +138,6 @@ fn is_number(oid: u32) -> bool {
 
 fn is_time(oid: u32) -> bool {
     matches!(oid, oids::DATE | oids::TIMESTAMP | oids::TIMESTAMPTZ)
-}
-
-fn is_number_of_object(oid: u32) -> bool {
-    oid == oids::OID || crate::types::names_objects(oid)
 }
 
 fn is_text(oid: u32) -> bool {
