@@ -232,7 +232,7 @@ pub fn mentions_nothing(query: &ast::Query) -> bool {
 
 /// Replaces selects over tables that never have rows by ones that find nothing either, and that
 /// any planner can plan. For queries that it cannot plan otherwise (psql's for publications,
-/// triggers, policies): the types of their columns become text.
+/// triggers, policies): their columns have no type of their own.
 pub fn empty_selects(query: &mut ast::Query) {
     struct Emptier;
     impl Change for Emptier {
@@ -262,20 +262,12 @@ fn can_be_emptied(select: &ast::Select) -> bool {
 
 fn empty(select: &mut ast::Select) {
     for item in &mut select.projection {
-        let (expr, alias) = match item {
-            ast::SelectItem::UnnamedExpr(expr) => (&*expr, figure_alias(expr)),
-            ast::SelectItem::ExprWithAlias { expr, alias } => (&*expr, alias.clone()),
+        let alias = match item {
+            ast::SelectItem::UnnamedExpr(expr) => figure_alias(expr),
+            ast::SelectItem::ExprWithAlias { alias, .. } => alias.clone(),
             _ => continue,
         };
-        let _ = expr;
-        let text = Expr::Cast {
-            kind: ast::CastKind::DoubleColon,
-            expr: Box::new(null()),
-            data_type: ast::DataType::Text,
-            array: false,
-            format: None,
-        };
-        *item = ast::SelectItem::ExprWithAlias { expr: text, alias };
+        *item = ast::SelectItem::ExprWithAlias { expr: null(), alias };
     }
     select.from.clear();
     let never = ast::Value::Boolean(false);

@@ -192,9 +192,13 @@ fn visibility() -> Vec<Arc<ScalarUDF>> {
         "pg_collation_is_visible",
         "pg_operator_is_visible",
         "pg_opclass_is_visible",
+        "pg_opfamily_is_visible",
         "pg_conversion_is_visible",
         "pg_statistics_obj_is_visible",
         "pg_ts_config_is_visible",
+        "pg_ts_dict_is_visible",
+        "pg_ts_parser_is_visible",
+        "pg_ts_template_is_visible",
         "pg_relation_is_publishable",
     ] {
         all.push(Simple::new(name, &[ANY], BOOL, |_, _| Ok(Out::Bool(true))).build());
