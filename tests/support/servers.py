@@ -11,7 +11,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -224,6 +226,23 @@ class Froglet(Server):
         if found is None:
             raise ProcessLookupError("it has ended")
         return int(found[1]) << 10
+
+    @contextmanager
+    def watched_memory(self):
+        """The most anonymous bytes that it is seen with, in a list of one."""
+        most, done = [self.anonymous_bytes()], threading.Event()
+
+        def watch():
+            while not done.wait(0.02):
+                most[0] = max(most[0], self.anonymous_bytes())
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        try:
+            yield most
+        finally:
+            done.set()
+            watcher.join()
 
     def tail(self, lines=60):
         """The last of what the server wrote to stderr."""

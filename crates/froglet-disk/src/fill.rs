@@ -1,8 +1,8 @@
 //! What migrations put into rows without a version: columns, entries of indexes, rows that count as if they had always been
 //! there.
 //!
-//! **[F1] One latch for a block.** Who fills it holds its latch from the read to the end, so the last fill of a row, in the
-//! order of the log, too, is the one that stands.
+//! **[F1] One latch for a block.** Who fills a part of it holds its latch from the read to the end, so the last fill of a row,
+//! in the order of the log, too, is the one that stands.
 //! **[F2] Of the version that was read.** Who has committed it may not be through with the store: that is waited for. A row that has another version by then is left alone: its commit is in the feed of
 //! whoever fills. What somebody has written and not committed is filled, too, but for columns that he has set.
 //! **[F3] In the log's order.** Whether a row is still the one that was read is asked with the block's rows locked, and the
@@ -22,12 +22,26 @@ use froglet_log::redo::{self, Fill};
 
 use crate::keys;
 use crate::overlay::{Base, Block, Set, State, pause};
+use crate::read::PART_BYTES;
 use crate::store::Tree;
 use crate::table::DiskTable;
 use crate::version::{self, Cells, encode};
 
 /// Entries that are logged in one record.
 const ENTRIES_AT_ONCE: usize = 4096;
+
+/// What a migration has not read yet.
+enum Left<'a> {
+    /// The rows of a block from one on.
+    From(RowId),
+    Rows(&'a [RowId]),
+}
+
+impl Left<'_> {
+    fn of(block: u32, rows: Option<&[RowId]>) -> Left<'_> {
+        rows.map_or(Left::From(RowId::of(block, 0)), Left::Rows)
+    }
+}
 
 impl DiskTable {
     /// See [`froglet_engine::Table::migrate_block`].
@@ -42,51 +56,65 @@ impl DiskTable {
         target: &[usize],
         transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
     ) -> Result<u64, MigrateError> {
-        self.core.wait_until_written()?;
-        let _latch = self.space.latch(number);
-        let fill_ts = self.core.clock.load(Ordering::SeqCst);
-        let read = self.read_rows_of(owner, number, rows)?;
-        let count = read.len() as u64;
-        if read.is_empty() {
-            return Ok(0);
-        }
         let wanted = self.wanted(source);
-        let mut values: Vec<Row> = Vec::with_capacity(read.len());
-        for (_, cells) in &read {
-            let mut row = Row::with_capacity(source.len());
-            wanted.read(cells, &mut row)?;
-            values.push(row);
-        }
         let types: Vec<_> = source.iter().map(|&at| self.layout.columns[at].ty).collect();
-        let rids = read.iter().map(|(rid, _)| *rid).collect();
-        let block = BlockRows { rids, batch: batch_of(&types, &values) };
-        let ColumnFill { rows, columns: arrays } = transform(&block)?;
-        let filled: Vec<usize> = rows.unwrap_or_else(|| (0..read.len()).collect());
-        if !filled.is_empty() {
-            let types = target.iter().map(|&at| self.layout.columns[at].ty);
-            ColumnFill::check(&arrays, types, filled.len())?;
-            let filled: Vec<&(RowId, Cells)> = filled.iter().map(|&at| &read[at]).collect();
-            self.store_fill(owner, since, number, fill_ts, &filled, target, &arrays)?;
+        let (mut count, mut left) = (0, Some(Left::of(number, rows)));
+        while left.is_some() {
+            self.core.wait_until_written()?;
+            let _latch = self.space.latch(number);
+            let fill_ts = self.core.clock.load(Ordering::SeqCst);
+            let read = self.read_part(owner, &mut left)?;
+            if read.is_empty() {
+                continue;
+            }
+            count += read.len() as u64;
+            let mut values: Vec<Row> = Vec::with_capacity(read.len());
+            for (_, cells) in &read {
+                let mut row = Row::with_capacity(source.len());
+                wanted.read(cells, &mut row)?;
+                values.push(row);
+            }
+            let rids = read.iter().map(|(rid, _)| *rid).collect();
+            let block = BlockRows { rids, batch: batch_of(&types, &values) };
+            drop(values);
+            let ColumnFill { rows, columns: arrays } = transform(&block)?;
+            let filled: Vec<usize> = rows.unwrap_or_else(|| (0..read.len()).collect());
+            if !filled.is_empty() {
+                let types = target.iter().map(|&at| self.layout.columns[at].ty);
+                ColumnFill::check(&arrays, types, filled.len())?;
+                let filled: Vec<&(RowId, Cells)> = filled.iter().map(|&at| &read[at]).collect();
+                self.store_fill(owner, since, number, fill_ts, &filled, target, &arrays)?;
+            }
         }
         Ok(count)
     }
 
-    /// The rows of a block, or some of them, in their latest committed or own version.
-    fn read_rows_of(
+    /// The next rows of what is left, about as many as [`PART_BYTES`] hold, in their latest committed or own version.
+    fn read_part(
         &self,
         owner: TxnId,
-        number: u32,
-        rows: Option<&[RowId]>,
+        left: &mut Option<Left<'_>>,
     ) -> Result<Vec<(RowId, Cells)>, EngineError> {
         let snapshot = self.core.crossings().fresh(owner);
         let view = self.core.view(&snapshot);
-        match rows {
-            None => Ok(self.core.block_rows(view, &self.space, number)?.into_iter().collect()),
-            Some(rows) => {
-                let mut read = Vec::with_capacity(rows.len());
-                for rid in rows {
-                    let cells = self.core.row(view, &self.space, *rid)?;
-                    read.extend(cells.map(|cells| (*rid, cells)));
+        match left.take() {
+            None => Ok(Vec::new()),
+            Some(Left::From(from)) => {
+                let (part, next) = self.core.block_part(view, &self.space, from)?;
+                *left = next.map(Left::From);
+                Ok(part.into_iter().collect())
+            }
+            Some(Left::Rows(rows)) => {
+                let (mut read, mut bytes) = (Vec::new(), 0);
+                for (at, rid) in rows.iter().enumerate() {
+                    if bytes >= PART_BYTES {
+                        *left = Some(Left::Rows(&rows[at..]));
+                        break;
+                    }
+                    if let Some(cells) = self.core.row(view, &self.space, *rid)? {
+                        bytes += cells.len();
+                        read.push((*rid, cells));
+                    }
                 }
                 Ok(read)
             }
@@ -294,8 +322,7 @@ impl DiskTable {
         number: u32,
         duplicates: &mut Vec<(RowId, RowId)>,
     ) -> Result<u64, EngineError> {
-        let rows = self.read_rows_of(owner, number, None)?;
-        self.enter(owner, at, rows, duplicates)
+        self.enter_left(owner, at, Left::of(number, None), duplicates)
     }
 
     /// See [`froglet_engine::Table::index_rows`].
@@ -306,8 +333,22 @@ impl DiskTable {
         rows: &[RowId],
         duplicates: &mut Vec<(RowId, RowId)>,
     ) -> Result<u64, EngineError> {
-        let rows = self.read_rows_of(owner, 0, Some(rows))?;
-        self.enter(owner, at, rows, duplicates)
+        self.enter_left(owner, at, Left::Rows(rows), duplicates)
+    }
+
+    fn enter_left(
+        &self,
+        owner: TxnId,
+        at: usize,
+        left: Left<'_>,
+        duplicates: &mut Vec<(RowId, RowId)>,
+    ) -> Result<u64, EngineError> {
+        let (mut entered, mut left) = (0, Some(left));
+        while left.is_some() {
+            let rows = self.read_part(owner, &mut left)?;
+            entered += self.enter(owner, at, rows, duplicates)?;
+        }
+        Ok(entered)
     }
 
     /// See [`froglet_engine::Table::install`].

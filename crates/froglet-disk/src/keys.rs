@@ -26,10 +26,9 @@ pub(crate) fn rid_of_row(key: &[u8]) -> RowId {
     RowId(number(key, 4))
 }
 
-/// The rows of a block: from, and to.
-pub(crate) fn block(space: SpaceId, block: u32) -> ([u8; 12], [u8; 12]) {
-    let first = RowId::of(block, 0);
-    (row(space, first), row(space, RowId(first.0 + ROWS_PER_BLOCK as u64)))
+/// Where the rows of the next block begin.
+pub(crate) fn block_end(space: SpaceId, block: u32) -> [u8; 12] {
+    row(space, RowId(RowId::of(block, 0).0 + ROWS_PER_BLOCK as u64))
 }
 
 pub(crate) fn history(space: SpaceId, rid: RowId, end: u64) -> [u8; 20] {
@@ -105,7 +104,7 @@ mod tests {
         let prefix = index(s, IndexId(9));
         assert_eq!(of_entry(&entry(&prefix, b"key", r)), (&b"key"[..], r));
         assert!(row(s, r)[..] < space(s).1[..]);
-        let (from, to) = block(s, r.block());
-        assert!(from <= row(s, r) && row(s, r) < to);
+        assert!(row(s, r) < block_end(s, r.block()));
+        assert_eq!(rid_of_row(&block_end(s, r.block())).block(), r.block() + 1);
     }
 }

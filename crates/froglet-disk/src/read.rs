@@ -19,6 +19,8 @@ use crate::version::{Cells, Version};
 
 /// Entries of an index that are read at once.
 const ENTRIES_AT_ONCE: usize = 256;
+/// Rows that are read at once have about so many bytes, or there is one of them.
+pub(crate) const PART_BYTES: usize = 1 << 20;
 
 /// What is called with an entry's key and row.
 type VisitEntry<'a> = dyn FnMut(&[u8], RowId) -> Visited + 'a;
@@ -34,6 +36,42 @@ pub(crate) struct View<'a> {
     pub own: TxnId,
     /// Is told what was seen.
     snapshot: &'a Snapshot,
+}
+
+/// A part of a block that is being read from one of the maps.
+struct Part {
+    from: RowId,
+    bytes: usize,
+    /// What was read last, if a view sees it.
+    version: Option<Version>,
+    /// The first row that belongs to the next part.
+    next: Option<RowId>,
+    failed: Option<EngineError>,
+}
+
+impl Part {
+    fn new(from: RowId) -> Part {
+        Part { from, bytes: 0, version: None, next: None, failed: None }
+    }
+
+    /// Reads one version. Whether to go on.
+    fn take(&mut self, rid: RowId, value: &[u8], ts: u64) -> bool {
+        if self.bytes >= PART_BYTES && rid > self.from {
+            self.next = Some(rid);
+            return false;
+        }
+        self.from = rid;
+        self.bytes += value.len();
+        match Version::decode(value) {
+            Ok(version) => self.version = Some(version).filter(|version| version.begin <= ts),
+            Err(error) => self.failed = Some(error),
+        }
+        self.failed.is_none()
+    }
+
+    fn finish(self) -> Result<Option<RowId>, EngineError> {
+        self.failed.map_or(Ok(self.next), Err)
+    }
 }
 
 impl Core {
@@ -104,21 +142,22 @@ impl Core {
         Ok(found.transpose()?.filter(|version| version.begin <= ts))
     }
 
-    /// The rows of a block that a view sees, ascending.
-    pub fn block_rows(
+    /// The rows of a block that a view sees, from one on, ascending: about as many as [`PART_BYTES`] hold. With where the
+    /// next part begins, if there is one.
+    pub fn block_part(
         &self,
         view: View<'_>,
         space: &Space,
-        block: u32,
-    ) -> Result<BTreeMap<RowId, Cells>, EngineError> {
+        from: RowId,
+    ) -> Result<(BTreeMap<RowId, Cells>, Option<RowId>), EngineError> {
         let mut seen = BTreeMap::new();
-        // None: not there, whatever the store says. The history is asked for what is in neither.
+        // False: not there, whatever the rows say. The history is asked for what is in neither.
         let mut decided = BTreeMap::<RowId, bool>::new();
         let mut spins = 0;
         loop {
-            let rows = self.overlay.block(space.id, block);
+            let rows = self.overlay.block(space.id, from.block());
             let mut waits = false;
-            for (rid, pending) in rows.rows() {
+            for (rid, pending) in rows.rows().filter(|(rid, _)| *rid >= from) {
                 match look(pending, view.ts, view.own) {
                     None => waits = true,
                     Some(Found::Row(cells, _)) => {
@@ -138,44 +177,46 @@ impl Core {
             decided.clear();
             pause(&mut spins);
         }
-        let mut failed = None;
-        let (from, to) = keys::block(space.id, block);
-        self.store.range(Tree::Rows, &from, &to, false, &mut |key, value| {
+        let (start, mut end) = (keys::row(space.id, from), keys::block_end(space.id, from.block()));
+        let mut read = Part::new(from);
+        self.store.range(Tree::Rows, &start, &end, false, &mut |key, value| {
             let rid = keys::rid_of_row(key);
             if decided.contains_key(&rid) {
                 return true;
             }
-            match Version::decode(value) {
-                Ok(version) if version.begin <= view.ts => {
+            let goes_on = read.take(rid, value, view.ts);
+            if let Some(version) = read.version.take() {
+                seen.insert(rid, version.cells);
+                decided.insert(rid, true);
+            }
+            goes_on
+        })?;
+        let mut next = read.finish()?;
+        if let Some(next) = next {
+            end = keys::row(space.id, next);
+        }
+        if space.newest_end.load(std::sync::atomic::Ordering::SeqCst) > view.ts {
+            let mut read = Part::new(from);
+            self.store.range(Tree::History, &start, &end, false, &mut |key, value| {
+                let (_, rid, ended) = keys::of_history(key);
+                if ended <= view.ts || decided.get(&rid) == Some(&true) {
+                    return true;
+                }
+                let goes_on = read.take(rid, value, view.ts);
+                if let Some(version) = read.version.take() {
                     seen.insert(rid, version.cells);
                     decided.insert(rid, true);
                 }
-                Ok(_) => {}
-                Err(error) => failed = Some(error),
-            }
-            failed.is_none()
-        })?;
-        if space.newest_end.load(std::sync::atomic::Ordering::SeqCst) > view.ts {
-            self.store.range(Tree::History, &from, &to, false, &mut |key, value| {
-                let (_, rid, end) = keys::of_history(key);
-                if end <= view.ts || decided.get(&rid) == Some(&true) {
-                    return true;
-                }
-                match Version::decode(value) {
-                    Ok(version) if version.begin <= view.ts => {
-                        seen.insert(rid, version.cells);
-                        decided.insert(rid, true);
-                    }
-                    Ok(_) => {}
-                    Err(error) => failed = Some(error),
-                }
-                failed.is_none()
+                goes_on
             })?;
+            next = read.finish()?.or(next);
         }
-        failed.map_or(Ok(()), Err)?;
+        if let Some(next) = next {
+            seen.split_off(&next);
+        }
         // Rows that are not there any more were seen, too.
         self.seen(view, Some(view.ts));
-        Ok(seen)
+        Ok((seen, next))
     }
 
     /// Visits the entries of an index in a range, those of open writers, too; stale ones are among them.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
+use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::key::encode_part;
 use froglet_engine::{
     ColumnId, ColumnSpec, EngineError, Feed, IndexId, IndexSpec, Installs, KeyRange, Layout, RowId,
@@ -18,6 +19,8 @@ use crate::keys;
 use crate::version::Wanted;
 
 const LATCHES: usize = 64;
+/// A row that would make a block larger is the first of the next one.
+const BLOCK_BYTES: usize = 2 << 20;
 
 /// See the module.
 pub(crate) struct Space {
@@ -26,6 +29,8 @@ pub(crate) struct Space {
     pub indexes: RwLock<Vec<Arc<Index>>>,
     /// The next row id. They are used once.
     pub next: AtomicU64,
+    /// Bytes of the rows that were inserted into the last block, about.
+    in_last_block: AtomicUsize,
     /// Rows, about.
     pub rows: AtomicI64,
     /// Bytes of them, about.
@@ -67,6 +72,7 @@ impl Space {
             columns: RwLock::default(),
             indexes: RwLock::default(),
             next: AtomicU64::new(0),
+            in_last_block: AtomicUsize::new(0),
             rows: AtomicI64::new(0),
             bytes: AtomicI64::new(0),
             newest_end: AtomicU64::new(0),
@@ -120,6 +126,22 @@ impl Space {
 
     pub fn keeps(&self, column: ColumnId) -> bool {
         self.columns.read().contains_key(&column)
+    }
+
+    /// An id that nobody else is given, for a row of so many bytes. Blocks are read as wholes: where rows are long, one has
+    /// fewer of them.
+    pub fn take_row(&self, bytes: usize) -> RowId {
+        if self.in_last_block.fetch_add(bytes, Ordering::Relaxed) + bytes > BLOCK_BYTES {
+            self.in_last_block.store(bytes, Ordering::Relaxed);
+            // Whoever else begins a block at the same time leaves one of few rows: that is no harm.
+            let up = |next: u64| Some(next.next_multiple_of(ROWS_PER_BLOCK as u64));
+            let _ = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, up);
+        }
+        let rid = RowId(self.take_rows(1));
+        if rid.slot() == 0 {
+            self.in_last_block.store(bytes, Ordering::Relaxed);
+        }
+        rid
     }
 
     /// Ids that nobody else is given.

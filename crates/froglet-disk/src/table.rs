@@ -122,15 +122,19 @@ impl Table for DiskTable {
         block: u32,
         projection: &[usize],
     ) -> Result<BlockRows, EngineError> {
-        let found = self.core.block_rows(self.core.view(snapshot), &self.space, block)?;
-        let wanted = self.wanted(projection);
-        let (mut rids, mut rows) =
-            (Vec::with_capacity(found.len()), Vec::with_capacity(found.len()));
-        for (rid, cells) in found {
-            let mut row = Row::with_capacity(projection.len());
-            wanted.read(&cells, &mut row)?;
-            rids.push(rid);
-            rows.push(row);
+        let (view, wanted) = (self.core.view(snapshot), self.wanted(projection));
+        let (mut rids, mut rows) = (Vec::new(), Vec::new());
+        let mut next = Some(RowId::of(block, 0));
+        while let Some(from) = next {
+            // What is not wanted of a part goes before the next one is read.
+            let (part, behind) = self.core.block_part(view, &self.space, from)?;
+            for (rid, cells) in part {
+                let mut row = Row::with_capacity(projection.len());
+                wanted.read(&cells, &mut row)?;
+                rids.push(rid);
+                rows.push(row);
+            }
+            next = behind;
         }
         let types: Vec<_> = projection.iter().map(|&at| self.layout.columns[at].ty).collect();
         Ok(BlockRows { rids, batch: batch_of(&types, &rows) })

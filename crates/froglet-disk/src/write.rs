@@ -53,7 +53,7 @@ impl DiskTable {
         let mark = txn.mark();
         txn.charge(2 * cells.len() + WRITE_BYTES)?;
         let keys = new_keys(&self.indexes, &cells)?;
-        let rid = RowId(self.space.take_rows(1));
+        let rid = self.space.take_row(cells.len());
         if let Err(stop) = self.take_keys(txn, rid, &keys, |spec| spec.unique) {
             txn.back_to(mark);
             return Err(stop);

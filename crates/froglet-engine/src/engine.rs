@@ -567,7 +567,7 @@ pub trait Table: Send + Sync {
     fn open_feed(&self) -> Box<dyn Feed>;
 
     /// Migration, scan and capture alike: reads the latest committed (or `txn`'s own) version of
-    /// rows of a block (`None`: of every row), hands them to `transform` in the columns of
+    /// rows of a block (`None`: of every row), hands them to `transform`, in one part or several, in the columns of
     /// `source` (layout positions of *this* table's layout), and stores what it returns in the
     /// columns at the positions `target` of this layout, without versions: the target columns
     /// are not yet in any committed schema, or nobody has written these rows under one that has them. Rows

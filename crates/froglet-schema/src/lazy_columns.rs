@@ -412,12 +412,12 @@ impl LazyColumns {
                     places.push(u32::try_from(place).expect("a row of a block"));
                 }
             }
-            filled = rows.len();
-            let values = match filled == made.rids.len() {
+            filled += rows.len();
+            let values = match rows.len() == made.rids.len() {
                 true => made.values.clone(),
                 false => take(&made.values, &UInt32Array::from(places), None).expect("its places"),
             };
-            let flags: ArrayRef = Arc::new(BooleanArray::from(vec![true; filled]));
+            let flags: ArrayRef = Arc::new(BooleanArray::from(vec![true; rows.len()]));
             Ok(ColumnFill { rows: Some(rows), columns: vec![values, flags] })
         };
         let (rows, flag) = (Some(&*made.rids), [placed.filled]);

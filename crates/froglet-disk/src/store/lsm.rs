@@ -2,6 +2,7 @@
 //!
 //! **[L1]** Its sequence numbers are private: a counter for each tree, which says in which order one key was put. Every read
 //! asks for the newest. (Snapshots that are kept do not survive its compaction, fjall-rs/lsm-tree#321.)
+//! Nothing older is kept, neither of a key nor of the tree: the threshold of what may go is above every number.
 //! **[L2]** After opening, the counter is above every number in the files: what is put then is newer than what is there.
 
 use std::path::Path;
@@ -168,7 +169,7 @@ impl Store for LsmStore {
     fn flush(&self) -> Result<(), EngineError> {
         for one in self.all() {
             let lock = one.tree.get_flush_lock();
-            let flushed = one.result(one.tree.flush(&lock, one.next.get()))?.unwrap_or(0);
+            let flushed = one.result(one.tree.flush(&lock, NEWEST))?.unwrap_or(0);
             let less = |bytes: u64| Some(bytes.saturating_sub(flushed));
             let _ = one.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
@@ -179,7 +180,7 @@ impl Store for LsmStore {
         let mut more = false;
         for one in self.all() {
             let strategy = Leveled::default().with_table_target_size(FILE_BYTES);
-            one.result(one.tree.compact(Arc::new(strategy), one.next.get()))?;
+            one.result(one.tree.compact(Arc::new(strategy), NEWEST))?;
             more |= one.tree.l0_run_count() >= RUNS_MAX;
         }
         Ok(more)
