@@ -2,5 +2,6 @@
 
 mod anomalies;
 mod histories;
+mod parts;
 mod support;
 mod threads;
