@@ -156,13 +156,20 @@ impl Drop for Pin {
     }
 }
 
+/// What those wait for who write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Work {
+    Write,
+    Compact,
+}
+
 /// How much waits to be written, and who waits for that.
 #[derive(Default)]
 pub(crate) struct Pressure {
     state: Mutex<Waiting>,
     /// For the thread that writes.
     work: Condvar,
-    /// For the one that cleans up.
+    /// For those that clean up and compact.
     closed: Condvar,
     /// For those who wait until something is written.
     written: Condvar,
@@ -171,8 +178,8 @@ pub(crate) struct Pressure {
 #[derive(Default)]
 struct Waiting {
     wakers: Vec<Waker>,
-    /// The last attempt to write has failed so.
-    trouble: Option<EngineError>,
+    /// The last attempts have failed so.
+    trouble: BTreeMap<Work, EngineError>,
     /// Somebody has asked for work.
     wanted: bool,
     closing: bool,
@@ -268,7 +275,7 @@ impl Core {
         if bytes > self.gather_bytes {
             self.want_work();
         }
-        bytes > 3 * self.gather_bytes
+        bytes > 3 * self.gather_bytes || self.store.is_crowded()
     }
 
     pub fn want_work(&self) {
@@ -281,7 +288,7 @@ impl Core {
 
     /// What kept the last work from being done.
     pub fn trouble(&self) -> Option<EngineError> {
-        self.pressure.state.lock().trouble.clone()
+        self.pressure.state.lock().trouble.values().next().cloned()
     }
 
     /// Wakes a commit when something has been written.
@@ -289,22 +296,26 @@ impl Core {
         self.pressure.state.lock().wakers.push(waker.clone());
     }
 
-    fn note_trouble(&self, trouble: Option<EngineError>) {
+    fn note_trouble(&self, work: Work, trouble: Option<EngineError>) {
         let mut state = self.pressure.state.lock();
-        let is_news = state.trouble.is_some() != trouble.is_some();
-        state.trouble = trouble;
+        let before = match &trouble {
+            Some(error) => state.trouble.insert(work, error.clone()),
+            None => state.trouble.remove(&work),
+        };
         let wakers = std::mem::take(&mut state.wakers);
-        let trouble = state.trouble.clone();
         drop(state);
         self.pressure.written.notify_all();
         wakers.into_iter().for_each(Waker::wake);
-        if is_news {
-            match &trouble {
-                Some(error) => {
-                    tracing::error!(%error, "tables on disk cannot be written; it is tried again")
-                }
-                None => tracing::info!("tables on disk are written again"),
+        let what = match work {
+            Work::Write => "written",
+            Work::Compact => "compacted",
+        };
+        match (&before, &trouble) {
+            (None, Some(error)) => {
+                tracing::error!(%error, "tables on disk cannot be {what}; it is tried again")
             }
+            (Some(_), None) => tracing::info!("tables on disk are {what} again"),
+            _ => {}
         }
     }
 
@@ -312,7 +323,7 @@ impl Core {
     pub fn wait_until_written(&self) -> Result<(), EngineError> {
         while self.has_threads && self.is_full() {
             let mut state = self.pressure.state.lock();
-            if let Some(trouble) = &state.trouble {
+            if let Some(trouble) = state.trouble.values().next() {
                 return Err(trouble.clone());
             }
             if state.closing {
@@ -323,18 +334,23 @@ impl Core {
         Ok(())
     }
 
-    /// Writes what has gathered, if it is much, and makes fewer files. Whether there may be more to do.
-    pub fn write(&self, everything: bool) -> Result<bool, EngineError> {
-        let written = caught("writing tables on disk", || self.write_once(everything));
-        self.note_trouble(written.as_ref().err().cloned());
+    /// Writes what has gathered, if it is much.
+    pub fn write(&self, everything: bool) -> Result<(), EngineError> {
+        let written = caught("writing tables on disk", || {
+            match everything || self.store.wants_flush(self.gather_bytes) {
+                true => self.write_checkpoint(),
+                false => Ok(()),
+            }
+        });
+        self.note_trouble(Work::Write, written.as_ref().err().cloned());
         written
     }
 
-    fn write_once(&self, everything: bool) -> Result<bool, EngineError> {
-        if everything || self.store.memory_bytes() > self.gather_bytes {
-            self.write_checkpoint()?;
-        }
-        self.store.compact()
+    /// Makes fewer files. Whether there may be more to do.
+    pub fn compact(&self) -> Result<bool, EngineError> {
+        let compacted = caught("compacting tables on disk", || self.store.compact());
+        self.note_trouble(Work::Compact, compacted.as_ref().err().cloned());
+        compacted
     }
 
     /// Removes some of what nobody needs any more. Whether there may be more.
@@ -359,12 +375,28 @@ impl Core {
                 }
                 state.wanted = false;
             }
-            while matches!(self.write(false), Ok(true)) {
-                if self.pressure.state.lock().closing {
-                    return;
-                }
+            // Who waits is told if it has failed.
+            let _ = self.write(false);
+        }
+    }
+
+    /// On the thread `froglet-disk-compact`. A compaction may take long: nobody waits for it who only writes.
+    fn run_compactor(&self) {
+        loop {
+            let more = matches!(self.compact(), Ok(true));
+            if self.is_closing_after(more) {
+                return;
             }
         }
+    }
+
+    /// Whether a thread is to end, which waits a moment if it has nothing more to do.
+    fn is_closing_after(&self, more: bool) -> bool {
+        let mut state = self.pressure.state.lock();
+        if !more && !state.closing {
+            self.pressure.closed.wait_for(&mut state, PAUSE);
+        }
+        state.closing
     }
 
     /// On the thread `froglet-disk-clean`.
@@ -380,11 +412,7 @@ impl Core {
                 Err(_) => {}
                 Ok(_) => failed = false,
             }
-            let mut state = self.pressure.state.lock();
-            if !more && !state.closing {
-                self.pressure.closed.wait_for(&mut state, PAUSE);
-            }
-            if state.closing {
+            if self.is_closing_after(more) {
                 return;
             }
         }
@@ -470,9 +498,10 @@ impl DiskEngine {
         Ok(Arc::new(DiskEngine { core, threads: Mutex::default() }))
     }
 
-    /// One round of work, of an engine without threads: writes what has gathered, and cleans up.
+    /// One round of work, of an engine without threads: writes what has gathered, makes fewer files, and cleans up.
     pub fn work(&self) -> Result<bool, EngineError> {
-        let more = self.core.write(false)?;
+        self.core.write(false)?;
+        let more = self.core.compact()?;
         Ok(self.core.clean()? || more)
     }
 
@@ -485,10 +514,13 @@ impl DiskEngine {
         };
         match std::thread::Builder::new().name(name.to_owned()).spawn(run) {
             Ok(thread) => self.threads.lock().push(thread),
-            Err(error) => self.core.note_trouble(Some(EngineError::Unusable {
-                what: format!("the thread {name} cannot be started"),
-                source: Arc::new(error),
-            })),
+            Err(error) => self.core.note_trouble(
+                Work::Write,
+                Some(EngineError::Unusable {
+                    what: format!("the thread {name} cannot be started"),
+                    source: Arc::new(error),
+                }),
+            ),
         }
     }
 }
@@ -514,6 +546,7 @@ impl Beside for DiskEngine {
         assert!(self.core.crossings.set(crossings).is_ok(), "an engine is joined once");
         if self.core.has_threads {
             self.start("froglet-disk", Core::run_writer);
+            self.start("froglet-disk-compact", Core::run_compactor);
             self.start("froglet-disk-clean", Core::run_cleaner);
         }
     }
@@ -645,7 +678,7 @@ impl Beside for DiskEngine {
     }
 
     fn checkpoint(&self) -> Result<(), EngineError> {
-        self.core.write(true).map(drop)
+        self.core.write(true)
     }
 
     fn newest_half(&self) -> u64 {

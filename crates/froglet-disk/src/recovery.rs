@@ -249,7 +249,7 @@ impl Replay<'_> {
     /// Writes what has gathered, where it is too much. Another replay finds it in files and leaves it; that both logs have
     /// what is in it is settled before anything is replayed.
     fn relieve(&self) -> Result<(), EngineError> {
-        if self.store.memory_bytes() > self.gather_bytes {
+        if self.store.wants_flush(self.gather_bytes) {
             self.store.rotate();
             self.store.flush()?;
         }

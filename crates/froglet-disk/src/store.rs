@@ -58,11 +58,15 @@ pub(crate) trait Store: Send + Sync {
     ) -> Result<(), EngineError>;
     /// Bytes that were put and are in memory only.
     fn memory_bytes(&self) -> u64;
+    /// Whether that is much, or many of them are removals, which reads have to pass over.
+    fn wants_flush(&self, gather_bytes: u64) -> bool;
     /// What is put from now on is not flushed by the next [`Store::flush`].
     fn rotate(&self);
     /// Puts what was there at the last rotation into files, durably.
     fn flush(&self) -> Result<(), EngineError>;
-    /// Makes fewer files, if there are too many. Whether there may be more to do.
+    /// Whether there are so many files that who writes should wait until there are fewer.
+    fn is_crowded(&self) -> bool;
+    /// Makes fewer files, if there are too many, or if most of what they have was removed. Whether there may be more to do.
     fn compact(&self) -> Result<bool, EngineError>;
     /// Forgets every key at or above `from` and below `to`.
     fn remove_range(&self, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError>;

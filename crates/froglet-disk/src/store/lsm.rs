@@ -7,7 +7,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use froglet_engine::{EngineError, SqlState};
 use lsm_tree::compaction::Leveled;
@@ -20,7 +20,11 @@ use super::{Store, Tree, Visit};
 
 /// Runs of the first level at which a tree is compacted.
 const RUNS_MAX: usize = 4;
+/// Runs of the first level at which who writes waits for compactions.
+const RUNS_CROWDED: usize = 32;
 const FILE_BYTES: u64 = 64 << 20;
+/// So many removals stay in memory, where reads pass over each; in files so many, or half of all else.
+const REMOVED_MANY: u64 = 20_000;
 /// Above every number.
 const NEWEST: u64 = u64::MAX;
 /// Keys that are held in memory to be removed.
@@ -31,6 +35,7 @@ pub(crate) struct LsmStore {
     rows: One,
     history: One,
     index: One,
+    is_crowded: AtomicBool,
 }
 
 struct One {
@@ -39,6 +44,8 @@ struct One {
     name: String,
     next: SequenceNumberCounter,
     memory_bytes: AtomicU64,
+    /// Removals since the last rotation.
+    removed: AtomicU64,
 }
 
 impl LsmStore {
@@ -48,6 +55,7 @@ impl LsmStore {
             rows: One::open(dir, Tree::Rows, &cache)?,
             history: One::open(dir, Tree::History, &cache)?,
             index: One::open(dir, Tree::Index, &cache)?,
+            is_crowded: AtomicBool::new(false),
         })
     }
 
@@ -61,6 +69,11 @@ impl LsmStore {
 
     fn all(&self) -> [&One; 3] {
         Tree::IN_ORDER.map(|tree| self.one(tree))
+    }
+
+    fn count_runs(&self) {
+        let is_crowded = self.all().iter().any(|one| one.tree.l0_run_count() >= RUNS_CROWDED);
+        self.is_crowded.store(is_crowded, Ordering::Relaxed);
     }
 }
 
@@ -77,7 +90,18 @@ impl One {
             .data_block_size_policy(BlockSizePolicy::all(4096));
         let opened = config.open().map_err(|error| failed(&name, error))?;
         next.fetch_max(opened.get_highest_persisted_seqno().map_or(1, |newest| newest + 1)); // [L2]
-        Ok(One { tree: opened, name, next, memory_bytes: AtomicU64::new(0) })
+        Ok(One {
+            tree: opened,
+            name,
+            next,
+            memory_bytes: AtomicU64::new(0),
+            removed: AtomicU64::new(0),
+        })
+    }
+
+    fn is_mostly_removed(&self) -> bool {
+        let (removed, all) = (self.tree.tombstone_count(), self.tree.approximate_len() as u64);
+        removed > REMOVED_MANY && 3 * removed > all
     }
 
     fn result<T>(&self, result: lsm_tree::Result<T>) -> Result<T, EngineError> {
@@ -124,6 +148,7 @@ impl Store for LsmStore {
     fn remove(&self, tree: Tree, key: &[u8]) {
         let one = self.one(tree);
         let (bytes, _) = one.tree.remove(key, one.next.next());
+        one.removed.fetch_add(1, Ordering::Relaxed);
         one.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
@@ -159,10 +184,17 @@ impl Store for LsmStore {
         self.all().iter().map(|one| one.memory_bytes.load(Ordering::Relaxed)).sum()
     }
 
+    fn wants_flush(&self, gather_bytes: u64) -> bool {
+        let has_removed = |one: &&One| one.removed.load(Ordering::Relaxed) > REMOVED_MANY;
+        self.memory_bytes() > gather_bytes || self.all().iter().any(has_removed)
+    }
+
     fn rotate(&self) {
         // The other way round than what is put: what is in the rows' files has its history and its entries in theirs.
         for tree in Tree::IN_ORDER.iter().rev() {
-            self.one(*tree).tree.rotate_memtable();
+            let one = self.one(*tree);
+            one.removed.store(0, Ordering::Relaxed);
+            one.tree.rotate_memtable();
         }
     }
 
@@ -173,15 +205,26 @@ impl Store for LsmStore {
             let less = |bytes: u64| Some(bytes.saturating_sub(flushed));
             let _ = one.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
+        self.count_runs();
         Ok(())
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::Relaxed)
     }
 
     fn compact(&self) -> Result<bool, EngineError> {
         let mut more = false;
         for one in self.all() {
+            // No more than three keys are read for each that was removed since the last time.
+            if one.is_mostly_removed() {
+                one.result(one.tree.major_compact(FILE_BYTES, NEWEST))?;
+                self.count_runs();
+            }
             let strategy = Leveled::default().with_table_target_size(FILE_BYTES);
             one.result(one.tree.compact(Arc::new(strategy), NEWEST))?;
             more |= one.tree.l0_run_count() >= RUNS_MAX;
+            self.count_runs();
         }
         Ok(more)
     }
@@ -200,5 +243,92 @@ impl Store for LsmStore {
                 return Ok(());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(n: u64) -> [u8; 8] {
+        n.to_be_bytes()
+    }
+
+    fn open(dir: &Path) -> LsmStore {
+        LsmStore::open(dir, 1 << 20).expect("a new directory")
+    }
+
+    fn flush(store: &LsmStore) {
+        store.rotate();
+        store.flush().expect("it is written");
+    }
+
+    /// What is flushed takes no memory, nor does what was flushed before.
+    #[test]
+    fn a_flush_gives_its_memory_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = open(dir.path());
+        for _ in 0..2 {
+            (0..1_000).for_each(|n| store.put(Tree::Rows, &key(n), &[7; 1_000]));
+            assert!(store.memory_bytes() > 1_000_000 && store.wants_flush(1_000_000));
+            flush(&store);
+            assert_eq!(store.rows.tree.version_memtable_size_sum(), 0);
+            assert_eq!(store.memory_bytes(), 0);
+        }
+    }
+
+    /// Reads do not pass over what was removed for ever; what is there stays.
+    #[test]
+    fn removals_leave_the_files_when_they_are_most_of_them() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = open(dir.path());
+        let many = 2 * REMOVED_MANY;
+        (0..many).for_each(|n| store.put(Tree::Index, &key(n), &[]));
+        flush(&store);
+        while store.compact().expect("it is compacted") {}
+        let is_removed = |n: u64| !n.is_multiple_of(4);
+        for n in (0..many).filter(|n| is_removed(*n)) {
+            assert!(!store.wants_flush(u64::MAX) || n > REMOVED_MANY);
+            store.remove(Tree::Index, &key(n));
+        }
+        assert!(store.wants_flush(u64::MAX), "many removals are in memory");
+        flush(&store);
+        assert!(!store.wants_flush(u64::MAX));
+        assert!(store.index.is_mostly_removed());
+        // Put again, after the removal.
+        store.put(Tree::Index, &key(1), b"again");
+        while store.compact().expect("it is compacted") {}
+        assert_eq!(store.index.tree.tombstone_count(), 0);
+        assert_eq!(store.index.tree.table_count(), 1);
+        for n in 0..many {
+            let expected =
+                if n == 1 { Some(b"again".to_vec()) } else { (!is_removed(n)).then(Vec::new) };
+            assert_eq!(store.get(Tree::Index, &key(n)).expect("it is read"), expected, "{n}");
+        }
+    }
+
+    /// Who writes faster than files are compacted waits.
+    #[test]
+    fn many_files_are_a_crowd_until_they_are_compacted() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = open(dir.path());
+        for n in 0..RUNS_CROWDED as u64 {
+            assert!(!store.is_crowded());
+            store.put(Tree::History, &key(n), b"old");
+            store.put(Tree::History, &key(1 << 40), &key(n));
+            flush(&store);
+        }
+        assert!(store.is_crowded());
+        while store.compact().expect("it is compacted") {}
+        assert!(!store.is_crowded());
+        let mut found = 0;
+        let mut count = |_: &[u8], _: &[u8]| {
+            found += 1;
+            true
+        };
+        store.range(Tree::History, &key(0), &key(1 << 40), false, &mut count).expect("read");
+        assert_eq!(found, RUNS_CROWDED);
+        let newest = store.get(Tree::History, &key(1 << 40)).expect("it is read");
+        assert_eq!(newest, Some(key(RUNS_CROWDED as u64 - 1).to_vec()));
     }
 }
