@@ -12,6 +12,7 @@ import threading
 import psycopg
 import pytest
 from psycopg import errors
+from psycopg.rows import dict_row
 
 from support.processes import wait_until
 from support.servers import finish_pgbench
@@ -361,6 +362,58 @@ def test_a_row_with_many_versions_is_cleaned_up_behind(start):
         wait_until(is_clean, "the old versions go", seconds=120)
         assert connection.execute("select id from t where n > 9999").fetchall() == [(1,)]
         assert connection.execute("select count(*) from t where n between 1 and 9999").fetchone() == (0,)
+
+
+def of_engine(server, engine):
+    """Its row of froglet.engines."""
+    with server.connect(row_factory=dict_row) as connection:
+        return connection.execute("select * from froglet.engines where engine = %s", [engine]).fetchone()
+
+
+def test_engines_say_how_they_are(start):
+    server = start()
+    with server.connect() as connection:
+        connection.execute("create table m (id int primary key, v text)")
+        connection.execute("create table d (id int primary key, v text) using disk")
+        connection.execute("insert into d select g, md5(g::text) from generate_series(1, 5000) g")
+        connection.execute("insert into m select * from d where id <= 10")
+        disk, memory = of_engine(server, "disk"), of_engine(server, "memory")
+        assert (memory["tables"], memory["rows"], disk["tables"], disk["rows"]) == (1, 10, 1, 5_000)
+        assert memory["memory_bytes"] > memory["row_bytes"] > 0
+        assert memory["files"] is memory["registry_entries"] is None
+        assert disk["unwritten_bytes"] > 5_000 * 32 and disk["files"] == disk["runs"] == 0
+        assert disk["registry_entries"] >= 1
+        connection.execute("checkpoint")
+        written = of_engine(server, "disk")
+        assert written["unwritten_bytes"] < disk["unwritten_bytes"] and written["files"] >= 2 and written["runs"] == 1
+        connection.execute("select sum(length(v)) from d")
+        cached = of_engine(server, "disk")
+        assert written["cache_bytes"] < cached["cache_bytes"] < cached["cache_limit_bytes"]
+        connection.execute("update d set v = 'short'")
+        assert of_engine(server, "disk")["versions"] >= 5_000
+
+
+def test_what_is_deleted_leaves_the_files(start):
+    """Deleted rows, their old versions and their entries go from memory and files, and scans do not pass over them."""
+    server = start()
+    with server.connect() as connection:
+        connection.execute("create table queue (id int primary key, v text) using disk")
+        most = 0
+        for _ in range(3):
+            connection.execute("insert into queue select g, repeat(md5(g::text), 10) from generate_series(1, 50000) g")
+            connection.execute("checkpoint")
+            most = max(most, of_engine(server, "disk")["file_bytes"])
+            connection.execute("delete from queue where id > 10")
+            assert connection.execute("select count(*), max(id) from queue").fetchone() == (10, 10)
+            connection.execute("delete from queue")
+        assert most > 4 << 20
+
+        def is_given_back():
+            disk = of_engine(server, "disk")
+            return disk["file_bytes"] < most / 3 and disk["versions"] < 50_000
+
+        wait_until(is_given_back, "files are small", seconds=60)
+        assert connection.execute("select count(*) from queue").fetchone() == (0,)
 
 
 def test_write_skew_over_both_is_refused(froglet):

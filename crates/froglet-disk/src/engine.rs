@@ -12,8 +12,8 @@ use std::time::Duration;
 use froglet_engine::crossing::{Beside, BesideTxn, Crossings, WhenDurable};
 use froglet_engine::env::Env;
 use froglet_engine::{
-    ColumnId, CrashPoint, EngineError, HeldBack, Holder, Home, IndexId, IndexSpec, Layout, Lsn,
-    SpaceId, Table, Ts, TxnId,
+    ColumnId, CrashPoint, EngineError, EngineFigures, HeldBack, Holder, Home, IndexId, IndexSpec,
+    Layout, Lsn, SpaceId, Table, Ts, TxnId,
 };
 use froglet_log::halves::{self, Side};
 use froglet_log::{Log, LogOptions, redo};
@@ -679,6 +679,10 @@ impl Beside for DiskEngine {
 
     fn checkpoint(&self) -> Result<(), EngineError> {
         self.core.write(true)
+    }
+
+    fn figures(&self) -> EngineFigures {
+        self.core.store.figures()
     }
 
     fn newest_half(&self) -> u64 {

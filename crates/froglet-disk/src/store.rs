@@ -12,7 +12,7 @@ mod lsm;
 
 pub(crate) use lsm::LsmStore;
 
-use froglet_engine::EngineError;
+use froglet_engine::{EngineError, EngineFigures};
 
 /// One of the maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +64,8 @@ pub(crate) trait Store: Send + Sync {
     fn rotate(&self);
     /// Puts what was there at the last rotation into files, durably.
     fn flush(&self) -> Result<(), EngineError>;
+    /// How it is doing; versions are the keys of the history.
+    fn figures(&self) -> EngineFigures;
     /// Whether there are so many files that who writes should wait until there are fewer.
     fn is_crowded(&self) -> bool;
     /// Makes fewer files, if there are too many, or if most of what they have was removed. Whether there may be more to do.

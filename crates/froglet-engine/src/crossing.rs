@@ -18,7 +18,9 @@
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-use crate::engine::{Engine, EngineTxn, HeldBack, LogRoom, Savepoint, Snapshot, Table};
+use crate::engine::{
+    Engine, EngineFigures, EngineTxn, HeldBack, LogRoom, Savepoint, Snapshot, Table,
+};
 use crate::error::EngineError;
 use crate::id::{ColumnId, Home, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 use crate::layout::Layout;
@@ -95,6 +97,8 @@ pub trait Beside: Send + Sync + 'static {
     fn when_durable(&self, lsn: Lsn, done: WhenDurable);
     /// As [`Engine::checkpoint`].
     fn checkpoint(&self) -> Result<(), EngineError>;
+    /// How it is doing.
+    fn figures(&self) -> EngineFigures;
     /// The newest half that its log or its checkpoint has; 0 for none.
     fn newest_half(&self) -> u64;
 }

@@ -316,6 +316,31 @@ pub struct BlockCounts {
     pub dictionaries: u64,
 }
 
+/// How an engine is doing; nothing where it does not have such a thing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EngineFigures {
+    /// Which.
+    pub home: Home,
+    /// Memory in use: rows and indexes, or what waits to be written and what is cached.
+    pub memory_bytes: u64,
+    /// What was written and is in no file but the log's.
+    pub unwritten_bytes: Option<u64>,
+    /// Blocks of files in memory.
+    pub cache_bytes: Option<u64>,
+    /// At most.
+    pub cache_limit_bytes: Option<u64>,
+    /// Files of tables.
+    pub files: Option<u64>,
+    /// Of these.
+    pub file_bytes: Option<u64>,
+    /// The most files in which one key may be.
+    pub runs: Option<u64>,
+    /// Versions beside the newest ones, about.
+    pub versions: Option<u64>,
+    /// Pairs of timestamps of its timeline and the anchor's that are remembered.
+    pub registry_entries: Option<u64>,
+}
+
 /// What a migration computes for the rows of one block.
 #[derive(Debug)]
 pub struct ColumnFill {
@@ -851,6 +876,10 @@ pub trait Engine: Send + Sync + 'static {
     /// The state of a space's blocks; nothing but zeros if there is no such space.
     fn block_counts(&self, _space: SpaceId) -> BlockCounts {
         BlockCounts::default()
+    }
+    /// How it is doing, and each engine that is joined with it.
+    fn figures(&self) -> Vec<EngineFigures> {
+        vec![EngineFigures { memory_bytes: self.memory().0, ..EngineFigures::default() }]
     }
     /// Bytes in use and their limit.
     fn memory(&self) -> (u64, u64);

@@ -31,9 +31,9 @@ pub mod value;
 
 pub use crash_point::CrashPoint;
 pub use engine::{
-    BlockCounts, BlockRows, ColumnFill, ColumnStats, Direction, Engine, EngineTxn, Feed, HeldBack,
-    Holder, IndexBuild, Install, Installs, KeyRange, Loaded, Loading, LogRoom, MigrateError,
-    RowWrite, Savepoint, Snapshot, Table, WriteStop,
+    BlockCounts, BlockRows, ColumnFill, ColumnStats, Direction, Engine, EngineFigures, EngineTxn,
+    Feed, HeldBack, Holder, IndexBuild, Install, Installs, KeyRange, Loaded, Loading, LogRoom,
+    MigrateError, RowWrite, Savepoint, Snapshot, Table, WriteStop,
 };
 pub use error::{EngineError, ReadFailed, SqlState};
 pub use id::{ColumnId, Home, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};

@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::common::{DataFusionError, ScalarValue};
 use datafusion::execution::runtime_env::RuntimeEnv;
-use froglet_engine::{BlockCounts, ColumnType, Snapshot, SpaceId, Value};
+use froglet_engine::{BlockCounts, ColumnType, EngineFigures, Snapshot, SpaceId, Value};
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef, SqlType,
 };
@@ -176,6 +176,10 @@ pub trait SessionFunctions: Send + Sync {
         Vec::new()
     }
     fn activity(&self) -> Vec<ActivityRow> {
+        Vec::new()
+    }
+    /// How each engine is doing.
+    fn engines(&self) -> Vec<EngineFigures> {
         Vec::new()
     }
     /// The state of a table's blocks.

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use datafusion::execution::runtime_env::RuntimeEnv;
-use froglet_engine::{BlockCounts, IdMap, Lsn, Snapshot, SpaceId, SqlState, TxnId};
+use froglet_engine::{BlockCounts, EngineFigures, IdMap, Lsn, Snapshot, SpaceId, SqlState, TxnId};
 use froglet_schema::access::PG_CLASS;
 use froglet_schema::{
     CatalogVersion, Control, MigrationStatus, ObjectId, SchemaChange, SequenceDef,
@@ -512,6 +512,10 @@ impl SessionFunctions for SessionState {
             inner.given.insert(sequence, value);
         }
         Ok(())
+    }
+
+    fn engines(&self) -> Vec<EngineFigures> {
+        self.db.manager().engine().figures()
     }
 
     fn block_counts(&self, space: SpaceId) -> BlockCounts {

@@ -19,8 +19,8 @@ use std::sync::Arc;
 
 use froglet_engine::crossing::{Anchor, Beside, Crossings, Halves};
 use froglet_engine::{
-    BlockCounts, ColumnId, Dictionary, Engine, EngineError, EngineTxn, HeldBack, Holder, Home,
-    IndexId, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
+    BlockCounts, ColumnId, Dictionary, Engine, EngineError, EngineFigures, EngineTxn, HeldBack,
+    Holder, Home, IndexId, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
 };
 
 pub use registry::RegistryOptions;
@@ -279,6 +279,13 @@ impl Engine for Joint {
             true => BlockCounts::default(),
             false => self.anchor.block_counts(space),
         }
+    }
+
+    fn figures(&self) -> Vec<EngineFigures> {
+        let registry_entries = Some(self.crossing.registry.entries() as u64);
+        let mut figures = self.anchor.figures();
+        figures.push(EngineFigures { registry_entries, ..self.beside.figures() });
+        figures
     }
 
     fn memory(&self) -> (u64, u64) {

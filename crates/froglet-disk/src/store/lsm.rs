@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use froglet_engine::{EngineError, SqlState};
+use froglet_engine::{EngineError, EngineFigures, Home, SqlState};
 use lsm_tree::compaction::Leveled;
 use lsm_tree::config::{BlockSizePolicy, CompressionPolicy};
 use lsm_tree::{
@@ -35,6 +35,7 @@ pub(crate) struct LsmStore {
     rows: One,
     history: One,
     index: One,
+    cache: Arc<Cache>,
     is_crowded: AtomicBool,
 }
 
@@ -55,6 +56,7 @@ impl LsmStore {
             rows: One::open(dir, Tree::Rows, &cache)?,
             history: One::open(dir, Tree::History, &cache)?,
             index: One::open(dir, Tree::Index, &cache)?,
+            cache,
             is_crowded: AtomicBool::new(false),
         })
     }
@@ -207,6 +209,32 @@ impl Store for LsmStore {
         }
         self.count_runs();
         Ok(())
+    }
+
+    fn figures(&self) -> EngineFigures {
+        let sum = |of: fn(&AnyTree) -> u64| Some(self.all().iter().map(|one| of(&one.tree)).sum());
+        // A key is in one file of a level, and in one of each run of the first.
+        let runs = |one: &One| {
+            (0..)
+                .map_while(|level| one.tree.level_table_count(level))
+                .skip(1)
+                .filter(|n| *n > 0)
+                .count()
+                + one.tree.l0_run_count()
+        };
+        let (unwritten, cached) = (self.memory_bytes(), self.cache.size());
+        EngineFigures {
+            home: Home::Disk,
+            memory_bytes: unwritten + cached,
+            unwritten_bytes: Some(unwritten),
+            cache_bytes: Some(cached),
+            cache_limit_bytes: Some(self.cache.capacity()),
+            files: sum(|tree| tree.table_count() as u64),
+            file_bytes: sum(AnyTree::disk_space),
+            runs: self.all().into_iter().map(|one| runs(one) as u64).max(),
+            versions: Some(self.history.tree.approximate_len() as u64),
+            registry_entries: None,
+        }
     }
 
     fn is_crowded(&self) -> bool {

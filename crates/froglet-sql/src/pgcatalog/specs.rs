@@ -451,6 +451,9 @@ pub const SPECS: &[Spec] = &[
     spec("froglet", "blocks", 13_993, 'v', "\
         schema_name text, table_name text, hot int8, cooling int8, frozen int8, free_rows int8, \
         versions int8, bytes int8, dictionaries int8"),
+    spec("froglet", "engines", 13_996, 'v', "\
+        engine text, tables int8, rows int8, row_bytes int8, memory_bytes int8, unwritten_bytes int8, cache_bytes int8, \
+        cache_limit_bytes int8, files int8, file_bytes int8, runs int8, versions int8, registry_entries int8"),
     spec("froglet", "held_back", 13_994, 'v', "\
         pid int4, held_by text, statement text, since timestamptz, age_seconds float8, as_of int8, behind int8, \
         tables _text"),

@@ -1,5 +1,5 @@
 //! Views over the catalog: pg_tables, pg_indexes, pg_sequences, information_schema, and
-//! froglet.blocks, froglet.held_back, froglet.migrations, froglet.waits.
+//! froglet.blocks, froglet.engines, froglet.held_back, froglet.migrations, froglet.waits.
 
 use froglet_engine::ColumnId;
 use froglet_schema::def::Timing;
@@ -40,6 +40,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("information_schema", "schemata") => is_schemata,
         ("information_schema", "sequences") => is_sequences,
         ("froglet", "blocks") => blocks,
+        ("froglet", "engines") => engines,
         ("froglet", "held_back") => held_back,
         ("froglet", "migrations") => migrations,
         ("froglet", "schema_changes") => schema_changes,
@@ -580,6 +581,28 @@ fn blocks(scope: &QueryScope, rows: &mut Rows) {
             versions: counts.versions,
             bytes: counts.bytes,
             dictionaries: counts.dictionaries,
+        );
+    }
+}
+
+fn engines(scope: &QueryScope, rows: &mut Rows) {
+    for engine in scope.session.engines() {
+        let of_engine = |table: &TableVersion| table.def.space.home() == engine.home;
+        let tables = || tables(&scope.catalog).into_iter().filter(|table| of_engine(table));
+        row!(rows;
+            engine: engine.home.name(),
+            tables: tables().count() as u64,
+            rows: tables().map(|table| table.table.row_estimate()).sum::<u64>(),
+            row_bytes: tables().map(|table| table.table.bytes_estimate()).sum::<u64>(),
+            memory_bytes: engine.memory_bytes,
+            unwritten_bytes: engine.unwritten_bytes,
+            cache_bytes: engine.cache_bytes,
+            cache_limit_bytes: engine.cache_limit_bytes,
+            files: engine.files,
+            file_bytes: engine.file_bytes,
+            runs: engine.runs,
+            versions: engine.versions,
+            registry_entries: engine.registry_entries,
         );
     }
 }

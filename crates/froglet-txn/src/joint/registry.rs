@@ -147,6 +147,11 @@ impl Registry {
         }
     }
 
+    /// Pairs that are remembered.
+    pub fn entries(&self) -> usize {
+        self.inner.lock().partitions.iter().map(Vec::len).sum()
+    }
+
     /// Whether there is something to recycle, perhaps.
     pub fn is_large(&self) -> bool {
         self.inner.lock().partitions.len() > 1
@@ -171,10 +176,6 @@ mod tests {
     fn registry(capacity: usize, partitions: usize) -> Registry {
         let options = RegistryOptions { capacity, partitions, is_on: true };
         Registry::new(options, Ts(10), Ts(1))
-    }
-
-    fn pairs(registry: &Registry) -> usize {
-        registry.inner.lock().partitions.iter().map(Vec::len).sum()
     }
 
     /// The pairs (20, 2), (30, 3), …
@@ -220,7 +221,7 @@ mod tests {
                 assert_eq!(registry.at(Ts(view)), Ts(expected), "view {view}, oldest {oldest}");
             }
         }
-        assert!(pairs(&registry) <= 6, "{registry:?}");
+        assert!(registry.entries() <= 6, "{registry:?}");
     }
 
     #[test]
@@ -229,7 +230,7 @@ mod tests {
         filled(&registry, 100);
         let views = vec![Ts(25), Ts(333), Ts(335), Ts(900)];
         registry.recycle(Ts(25), || (views.clone(), Ts(985)));
-        assert!(pairs(&registry) < 10, "{registry:?}");
+        assert!(registry.entries() < 10, "{registry:?}");
         for view in views.iter().map(|view| view.0).chain(985..1100) {
             assert_eq!(registry.at(Ts(view)), Ts((view / 10).min(101)), "view {view}");
         }
