@@ -306,6 +306,14 @@ def test_what_is_made_of_much_waits_for_the_files(start):
                               "create index by_w on large (w, id)"]:
                 connection.execute(statement)
         assert most[0] < 2 * (64 << 20), f"{most[0] >> 20} MB with a limit of 64"
+        # Rows that were short when they came: all are in one block.
+        connection.execute("create table grown (id int primary key, v text) using disk")
+        connection.execute("insert into grown select g, 'short' from generate_series(0, 7999) g")
+        for first in range(0, 8_000, 1_000):
+            connection.execute("update grown set v = repeat('x', 9000) where id between %s and %s", [first, first + 999])
+        with server.watched_memory() as most:
+            assert connection.execute("select count(*), sum(length(v)) from grown").fetchone() == (8_000, 72_000_000)
+        assert most[0] < 2 * (64 << 20), f"{most[0] >> 20} MB with a limit of 64"
         for first in range(0, rows, 1_000):
             connection.execute("update large set n = n + 3 where id between %s and %s", [first, first + 999])
     server.kill_and_restart()

@@ -214,6 +214,17 @@ impl Core {
         if let Some(next) = next {
             seen.split_off(&next);
         }
+        // What is pending counts, too.
+        let mut bytes = 0;
+        let is_beyond = |(_, cells): &(&RowId, &Cells)| {
+            let is_beyond = bytes >= PART_BYTES;
+            bytes += cells.len();
+            is_beyond
+        };
+        if let Some(beyond) = seen.iter().find(is_beyond).map(|(rid, _)| *rid) {
+            seen.split_off(&beyond);
+            next = Some(beyond);
+        }
         // Rows that are not there any more were seen, too.
         self.seen(view, Some(view.ts));
         Ok((seen, next))

@@ -79,9 +79,40 @@ impl DiskTable {
         Ok(versions)
     }
 
+    /// Reads a part of a block; where the next one begins.
+    fn read_into(
+        &self,
+        read: &mut Read,
+        snapshot: &Snapshot,
+        from: RowId,
+        projection: &[usize],
+    ) -> Result<Option<RowId>, EngineError> {
+        let wanted = self.wanted(projection);
+        let (part, next) = self.core.block_part(self.core.view(snapshot), &self.space, from)?;
+        for (rid, cells) in part {
+            let mut row = Row::with_capacity(projection.len());
+            wanted.read(&cells, &mut row)?;
+            read.rids.push(rid);
+            read.rows.push(row);
+        }
+        Ok(next)
+    }
+
+    fn batch_of(&self, read: Read, projection: &[usize]) -> BlockRows {
+        let types: Vec<_> = projection.iter().map(|&at| self.layout.columns[at].ty).collect();
+        BlockRows { rids: read.rids, batch: batch_of(&types, &read.rows) }
+    }
+
     fn ids(&self, positions: &[usize]) -> Vec<ColumnId> {
         positions.iter().map(|&at| self.layout.columns[at].id).collect()
     }
+}
+
+/// Rows that were read, and are no batch yet.
+#[derive(Default)]
+struct Read {
+    rids: Vec<RowId>,
+    rows: Vec<Row>,
 }
 
 /// The disk engine's own transaction.
@@ -122,22 +153,28 @@ impl Table for DiskTable {
         block: u32,
         projection: &[usize],
     ) -> Result<BlockRows, EngineError> {
-        let (view, wanted) = (self.core.view(snapshot), self.wanted(projection));
-        let (mut rids, mut rows) = (Vec::new(), Vec::new());
+        let mut read = Read::default();
         let mut next = Some(RowId::of(block, 0));
         while let Some(from) = next {
             // What is not wanted of a part goes before the next one is read.
-            let (part, behind) = self.core.block_part(view, &self.space, from)?;
-            for (rid, cells) in part {
-                let mut row = Row::with_capacity(projection.len());
-                wanted.read(&cells, &mut row)?;
-                rids.push(rid);
-                rows.push(row);
-            }
-            next = behind;
+            next = self.read_into(&mut read, snapshot, from, projection)?;
         }
-        let types: Vec<_> = projection.iter().map(|&at| self.layout.columns[at].ty).collect();
-        Ok(BlockRows { rids, batch: batch_of(&types, &rows) })
+        Ok(self.batch_of(read, projection))
+    }
+
+    fn read_part(
+        &self,
+        snapshot: &Snapshot,
+        from: RowId,
+        projection: &[usize],
+    ) -> Result<(BlockRows, Option<RowId>), EngineError> {
+        let mut read = Read::default();
+        let next = self.read_into(&mut read, snapshot, from, projection)?;
+        Ok((self.batch_of(read, projection), next))
+    }
+
+    fn has_parts(&self) -> bool {
+        true
     }
 
     fn read_row(

@@ -438,7 +438,24 @@ pub trait Table: Send + Sync {
         projection: &[usize],
     ) -> Result<BlockRows, EngineError>;
 
-    /// The same without row ids: what a frozen block has is handed out as it is.
+    /// Some rows of a block, from one on, and where the next part begins, if there is one. What is read is as large as an
+    /// engine has in hand at once.
+    fn read_part(
+        &self,
+        snapshot: &Snapshot,
+        from: RowId,
+        projection: &[usize],
+    ) -> Result<(BlockRows, Option<RowId>), EngineError> {
+        assert_eq!(from.slot(), 0, "a block is one part");
+        Ok((self.read_block(snapshot, from.block(), projection)?, None))
+    }
+
+    /// Whether blocks may have several parts.
+    fn has_parts(&self) -> bool {
+        false
+    }
+
+    /// [`Table::read_block`] without row ids: what a frozen block has is handed out as it is.
     fn read_batch(
         &self,
         snapshot: &Snapshot,

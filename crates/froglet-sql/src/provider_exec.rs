@@ -24,7 +24,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{Direction, Row, RowId, Snapshot};
+use froglet_engine::{BlockRows, Direction, Row, RowId, Snapshot};
 use froglet_schema::TableVersion;
 use futures::TryStreamExt;
 
@@ -39,6 +39,8 @@ use crate::types::array_of;
 const BLOCKS_WIN_AT: u64 = 8;
 /// Below this many rows an index always wins.
 const FEW_ROWS: u64 = 4_096;
+/// Rows that are read at once by their ids have about so many bytes.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// A scan.
 pub struct TableScan {
@@ -181,6 +183,7 @@ impl ExecutionPlan for TableScan {
                     step,
                     end: left.as_ref().map_or(*all as usize, |left| left.len()),
                     left: left.clone(),
+                    part: None,
                 })
             }
             Access::Index(index) => Walk::Unopened(index.clone()),
@@ -250,14 +253,22 @@ impl Source {
         Ok(if keep < batch.num_rows() { batch.slice(0, keep) } else { batch })
     }
 
-    fn block(&mut self, block: u32) -> Result<RecordBatch> {
+    /// The rows of a block from one on, and where the next part begins, if there is one.
+    fn part(&mut self, from: RowId) -> Result<(RecordBatch, Option<RowId>)> {
         let (table, snapshot) = (&self.table.table, &self.snapshot);
-        if self.row_id_at.is_none() && self.hidden.is_empty() {
-            let batch = table.read_batch(snapshot, block, &self.columns).map_err(SqlError::from)?;
+        if !table.has_parts() && self.row_id_at.is_none() && self.hidden.is_empty() {
+            let batch = table.read_batch(snapshot, from.block(), &self.columns);
+            let batch = batch.map_err(SqlError::from)?;
             self.note_strings(&batch);
-            return self.cut(batch.columns().to_vec(), batch.num_rows());
+            return Ok((self.cut(batch.columns().to_vec(), batch.num_rows())?, None));
         }
-        let rows = table.read_block(snapshot, block, &self.columns).map_err(SqlError::from)?;
+        let (rows, next) =
+            table.read_part(snapshot, from, &self.columns).map_err(SqlError::from)?;
+        Ok((self.shown(rows)?, next))
+    }
+
+    /// Without those that are hidden.
+    fn shown(&mut self, rows: BlockRows) -> Result<RecordBatch> {
         self.note_strings(&rows.batch);
         if !rows.rids.iter().any(|rid| self.hides(*rid)) {
             return self.assemble(rows.batch.columns().to_vec(), &rows.rids);
@@ -276,6 +287,13 @@ impl Source {
 
     fn hides(&self, rid: RowId) -> bool {
         !self.hidden.is_empty() && self.hidden.contains(&(self.table.def.space, rid))
+    }
+
+    /// As many rows as a block has, of long ones fewer.
+    fn rows_at_once(&self) -> usize {
+        let table = &self.table.table;
+        let row_bytes = table.bytes_estimate() / table.row_estimate().max(1);
+        (BATCH_BYTES / row_bytes.max(1) as usize).clamp(64, ROWS_PER_BLOCK)
     }
 
     /// Some rows by their ids.
@@ -341,6 +359,8 @@ struct BlockWalk {
     step: usize,
     end: usize,
     left: Option<Arc<[u32]>>,
+    /// Where the block goes on of which a part has been read.
+    part: Option<RowId>,
 }
 
 enum Walk {
@@ -363,13 +383,19 @@ impl Reader {
                         Some(rids) => Walk::Rows(rids.into_iter()),
                         None => {
                             let end = self.source.table.scan_blocks(&self.source.snapshot) as usize;
-                            Walk::Blocks(BlockWalk { next: 0, step: 1, end, left: None })
+                            Walk::Blocks(BlockWalk {
+                                next: 0,
+                                step: 1,
+                                end,
+                                left: None,
+                                part: None,
+                            })
                         }
                     };
                     continue;
                 }
                 Walk::Rows(rids) => {
-                    let some: Vec<RowId> = rids.take(ROWS_PER_BLOCK).collect();
+                    let some: Vec<RowId> = rids.take(self.source.rows_at_once()).collect();
                     if some.is_empty() {
                         return Ok(None);
                     }
@@ -383,8 +409,13 @@ impl Reader {
                         Some(left) => left[blocks.next],
                         None => blocks.next as u32,
                     };
-                    blocks.next += blocks.step;
-                    self.source.block(block)?
+                    let from = blocks.part.unwrap_or(RowId::of(block, 0));
+                    let (batch, part) = self.source.part(from)?;
+                    blocks.part = part;
+                    if part.is_none() {
+                        blocks.next += blocks.step;
+                    }
+                    batch
                 }
             };
             if batch.num_rows() > 0 {

@@ -35,6 +35,15 @@ fn seen(table: &dyn Table, view: &Snapshot) -> BTreeMap<i64, (u8, usize)> {
     for block in 0..table.block_count() {
         let read = table.read_block(view, block, &[0, 1]).expect("a block is read");
         assert!(read.rids.is_sorted() && read.rids.iter().all(|rid| rid.block() == block));
+        let (mut in_parts, mut next) = (Vec::new(), Some(RowId::of(block, 0)));
+        while let Some(from) = next {
+            let (part, behind) = table.read_part(view, from, &[1]).expect("a part is read");
+            assert!(part.rids.iter().all(|rid| *rid >= from && behind.is_none_or(|to| *rid < to)));
+            assert!(part.batch.get_array_memory_size() < 4 << 20, "a part is small");
+            in_parts.extend(part.rids);
+            next = behind;
+        }
+        assert_eq!(in_parts, read.rids);
         for at in 0..read.rids.len() {
             let value = |column: usize, ty| value_at(read.batch.column(column), at, ty);
             let (Value::Int64(id), Value::Text(v)) =
