@@ -18,10 +18,9 @@
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-use crate::engine::{
-    Engine, EngineFigures, EngineTxn, HeldBack, LogRoom, Savepoint, Snapshot, Table,
-};
+use crate::engine::{Engine, EngineTxn, HeldBack, LogRoom, Savepoint, Snapshot, Table};
 use crate::error::EngineError;
+use crate::figures::EngineFigures;
 use crate::id::{ColumnId, Home, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 use crate::layout::Layout;
 

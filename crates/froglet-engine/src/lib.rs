@@ -22,6 +22,7 @@ pub mod crossing;
 pub mod engine;
 pub mod env;
 pub mod error;
+pub mod figures;
 pub mod id;
 pub mod key;
 pub mod layout;
@@ -31,11 +32,12 @@ pub mod value;
 
 pub use crash_point::CrashPoint;
 pub use engine::{
-    BlockCounts, BlockRows, ColumnFill, ColumnStats, Direction, Engine, EngineFigures, EngineTxn,
-    Feed, HeldBack, Holder, IndexBuild, Install, Installs, KeyRange, Loaded, Loading, LogRoom,
-    MigrateError, RowWrite, Savepoint, Snapshot, Table, WriteStop,
+    BlockRows, ColumnFill, ColumnStats, Direction, Engine, EngineTxn, Feed, HeldBack, Holder,
+    IndexBuild, Install, Installs, KeyRange, Loaded, Loading, LogRoom, MigrateError, RowWrite,
+    Savepoint, Snapshot, Table, WriteStop,
 };
 pub use error::{EngineError, ReadFailed, SqlState};
+pub use figures::{BlockCounts, EngineFigures};
 pub use id::{ColumnId, Home, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout, NullKeys};
 pub use reads::{Reads, SpaceReads};

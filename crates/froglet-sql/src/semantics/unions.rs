@@ -124,11 +124,11 @@ fn common_type(union: &Union, at: usize) -> Result<Option<SqlType>> {
         return Ok(differs.then(|| plain(types[0])));
     }
     let all = |are: fn(u32) -> bool| types.iter().all(|oid| are(*oid));
-    if all(is_number) || all(is_time) {
+    if all(|oid| is_number(oid) || common::of_objects(oid)) || all(is_time) {
         return Ok(common::common_type("UNION", &fields)?);
     }
     let stored_alike = fields.iter().all(|field| field.data_type() == fields[0].data_type());
-    Ok((stored_alike && (all(common::of_objects) || all(is_text))).then(|| plain(types[0])))
+    Ok((stored_alike && all(is_text)).then(|| plain(types[0])))
 }
 
 fn is_number(oid: u32) -> bool {
