@@ -13,10 +13,10 @@ use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use arrow_array::ArrayRef;
-use froglet_engine::batch::{batch_of, value_at};
+use froglet_engine::batch::value_at;
 use froglet_engine::{
     BlockRows, ColumnFill, ColumnId, CrashPoint, Direction, EngineError, Install, KeyRange,
-    MigrateError, Row, RowId, Savepoint, TxnId, Value,
+    MigrateError, RowId, Savepoint, TxnId, Value,
 };
 use froglet_log::redo::{self, Fill};
 
@@ -24,7 +24,7 @@ use crate::keys;
 use crate::overlay::{Base, Block, Set, State, pause};
 use crate::read::PART_BYTES;
 use crate::store::Tree;
-use crate::table::DiskTable;
+use crate::table::{DiskTable, Read};
 use crate::version::{self, Cells, encode};
 
 /// Entries that are logged in one record.
@@ -57,7 +57,6 @@ impl DiskTable {
         transform: &mut dyn FnMut(&BlockRows) -> Result<ColumnFill, MigrateError>,
     ) -> Result<u64, MigrateError> {
         let wanted = self.wanted(source);
-        let types: Vec<_> = source.iter().map(|&at| self.layout.columns[at].ty).collect();
         let (mut count, mut left) = (0, Some(Left::of(number, rows)));
         while left.is_some() {
             self.core.wait_until_written()?;
@@ -68,15 +67,9 @@ impl DiskTable {
                 continue;
             }
             count += read.len() as u64;
-            let mut values: Vec<Row> = Vec::with_capacity(read.len());
-            for (_, cells) in &read {
-                let mut row = Row::with_capacity(source.len());
-                wanted.read(cells, &mut row)?;
-                values.push(row);
-            }
-            let rids = read.iter().map(|(rid, _)| *rid).collect();
-            let block = BlockRows { rids, batch: batch_of(&types, &values) };
-            drop(values);
+            let mut rows = Read::default();
+            read.iter().try_for_each(|(rid, cells)| rows.push(&wanted, *rid, cells))?;
+            let block = self.batch_of(rows, source);
             let ColumnFill { rows, columns: arrays } = transform(&block)?;
             let filled: Vec<usize> = rows.unwrap_or_else(|| (0..read.len()).collect());
             if !filled.is_empty() {

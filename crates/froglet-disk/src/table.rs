@@ -89,16 +89,11 @@ impl DiskTable {
     ) -> Result<Option<RowId>, EngineError> {
         let wanted = self.wanted(projection);
         let (part, next) = self.core.block_part(self.core.view(snapshot), &self.space, from)?;
-        for (rid, cells) in part {
-            let mut row = Row::with_capacity(projection.len());
-            wanted.read(&cells, &mut row)?;
-            read.rids.push(rid);
-            read.rows.push(row);
-        }
+        part.iter().try_for_each(|(rid, cells)| read.push(&wanted, *rid, cells))?;
         Ok(next)
     }
 
-    fn batch_of(&self, read: Read, projection: &[usize]) -> BlockRows {
+    pub(crate) fn batch_of(&self, read: Read, projection: &[usize]) -> BlockRows {
         let types: Vec<_> = projection.iter().map(|&at| self.layout.columns[at].ty).collect();
         BlockRows { rids: read.rids, batch: batch_of(&types, &read.rows) }
     }
@@ -110,9 +105,19 @@ impl DiskTable {
 
 /// Rows that were read, and are no batch yet.
 #[derive(Default)]
-struct Read {
+pub(crate) struct Read {
     rids: Vec<RowId>,
     rows: Vec<Row>,
+}
+
+impl Read {
+    pub fn push(&mut self, wanted: &Wanted, rid: RowId, cells: &[u8]) -> Result<(), EngineError> {
+        let mut row = Row::new();
+        wanted.read(cells, &mut row)?;
+        self.rids.push(rid);
+        self.rows.push(row);
+        Ok(())
+    }
 }
 
 /// The disk engine's own transaction.

@@ -247,7 +247,6 @@ impl Store for LsmStore {
             // No more than three keys are read for each that was removed since the last time.
             if one.is_mostly_removed() {
                 one.result(one.tree.major_compact(FILE_BYTES, NEWEST))?;
-                self.count_runs();
             }
             let strategy = Leveled::default().with_table_target_size(FILE_BYTES);
             one.result(one.tree.compact(Arc::new(strategy), NEWEST))?;
