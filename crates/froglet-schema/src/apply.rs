@@ -4,6 +4,7 @@ mod dropped;
 mod followed;
 mod rename;
 mod scope;
+mod set_home;
 
 use dropped::Dropped;
 use rename::{rename, rename_constraint};
@@ -15,7 +16,6 @@ use froglet_engine::{ColumnId, Layout, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
 
 use crate::apply_as::Into;
-use crate::carry::{carry_rows, take_over_drawn};
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::{Change, Fill, NewTable, NewType, TableQuery};
 use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
@@ -23,7 +23,8 @@ use crate::drawn::Drawn;
 use crate::edit::{self, Edited, Surroundings, Work};
 use crate::edit_constraint;
 use crate::error::SchemaError;
-use crate::local::{Changed, Remains, local, local_mut};
+use crate::flip::carry::{carry_rows, take_over_drawn};
+use crate::local::{Changed, Local, Remains, local, local_mut};
 use crate::pairing;
 use crate::plain::{Gone, Part};
 use crate::rows::types_of;
@@ -75,6 +76,9 @@ impl Catalog {
                 }
                 query => self.make_eagerly(txn, scope, Into::New(table), &query).await,
             };
+        }
+        if let Change::SetHome { table, home } = change {
+            return self.set_home(txn, scope, table, home).await;
         }
         let object = self.apply_plain(txn, &scope, change).await?;
         Ok(Applied { object, rows: 0 })
@@ -302,6 +306,7 @@ impl Catalog {
             }
             Change::CreateTable(_)
             | Change::CreateTableAs { .. }
+            | Change::SetHome { .. }
             | Change::DropTable { .. }
             | Change::Truncate { .. }
             | Change::CreateIndex { .. }
@@ -402,7 +407,7 @@ impl Catalog {
                 _ => carry_rows(txn, step, Some(def), &rows, None, scope.limits).await?,
             }
         }
-        local_mut(txn).changes.steps.insert(def.id, steps);
+        local_mut(txn).changes.steps.insert(space, steps);
         Ok(())
     }
 
@@ -416,7 +421,10 @@ impl Catalog {
         parent: ObjectId,
         child: ObjectId,
     ) -> Result<(), SchemaError> {
-        if local(txn).is_some_and(|own| own.changes.makers.contains_key(&parent)) {
+        let is_made = |own: &Local| {
+            own.changes.makers.contains_key(&parent) && !own.changes.moved.contains_key(&parent)
+        };
+        if local(txn).is_some_and(is_made) {
             // Whoever deletes a row of its source knows nothing of the children.
             return Err(SchemaError::refused(
                 SqlState::FEATURE_NOT_SUPPORTED,
@@ -653,7 +661,8 @@ impl Catalog {
         local.created.push(Remains::Space(def.space));
         local.changes.replaced.push(Remains::Space(base.def.space));
         local.changes.truncated.insert(id);
-        local.changes.steps.remove(&id);
+        local.changes.steps.remove(&base.def.space);
+        local.changes.moved.remove(&id);
         local.set_table(TableVersion::new(def, Ts(0), table));
         Ok(())
     }

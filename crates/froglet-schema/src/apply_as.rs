@@ -9,9 +9,9 @@ use froglet_txn::Transaction;
 use crate::apply::{Applied, Scope, renewal};
 use crate::catalog::{Catalog, TableVersion};
 use crate::change::{NewTable, RowQuery, Stage, TableQuery, UnitInput, UnitQuery};
-use crate::copy::Copy;
 use crate::def::ObjectId;
 use crate::derive::Derivation;
+use crate::eager::copy::Copy;
 use crate::error::SchemaError;
 use crate::local::{local, local_mut};
 use crate::migration::Migration;
@@ -149,15 +149,15 @@ impl Catalog {
         let (options, limits) = (scope.options, scope.limits);
         let scan = Migration::run_derivation;
         scan(&derivation, &migrations, options, limits, &mut renewal(txn)).await?;
-        for (table, (migration, _)) in sources.into_keys().zip(&migrations) {
-            local_mut(txn).changes.steps.insert(table, migration.steps());
+        for (migration, _) in &migrations {
+            local_mut(txn).changes.steps.insert(migration.space(), migration.steps());
         }
         Ok((id, derivation.rows()))
     }
 
     /// A table to be read. Its rows stay where they are, and its columns what they are, until the
     /// transaction ends.
-    async fn source(
+    pub(crate) async fn source(
         &self,
         txn: &mut Transaction,
         scope: &Scope<'_>,
@@ -188,7 +188,7 @@ impl Catalog {
     }
 
     /// Whoever is told how many rows there are, is told of commits that may not be durable yet.
-    fn note_told(&self, txn: &mut Transaction) {
+    pub(crate) fn note_told(&self, txn: &mut Transaction) {
         txn.snapshot().note_seen(self.engine().now());
     }
 }

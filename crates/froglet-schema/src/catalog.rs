@@ -4,7 +4,7 @@
 mod load;
 
 pub(crate) use load::in_use;
-use load::{flips, load, recover_ids};
+use load::{load, recover_ids};
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
@@ -18,11 +18,13 @@ use froglet_engine::{
 use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside, aside_async};
 use parking_lot::{Mutex, RwLock};
 
-use crate::carry::{CopyTo, Flip, Follows, MadeBy};
 use crate::change_log::{CHANGES_SPACE, ChangeLog};
 use crate::compact;
 use crate::def::{FIRST_USER_ID, IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
+use crate::flip::carry::{Flip, Follows};
+use crate::flip::moved::Move;
+use crate::flip::outcome::flips;
 use crate::flip::{Hook, TableState, changes_itself};
 use crate::history::{HISTORY_SPACE, History};
 use crate::lazy::LazyMigration;
@@ -35,7 +37,7 @@ use crate::plain::{PlainDef, ViewDef};
 use crate::role::RoleDef;
 use crate::sequence::{SequenceState, Sequences};
 use crate::status::{Control, MigrationOptions, MigrationPhase, MigrationStatus};
-use crate::step::{Step, StepKind};
+use crate::step::Step;
 use crate::store::{CATALOG_SPACE, Store, rebuild_indexes};
 use crate::target::Maker;
 use crate::unreadable::Unreadable;
@@ -180,7 +182,7 @@ impl CatalogVersion {
         }
         for id in changes.objects.keys() {
             let Some(version) = self.tables.get(id) else { continue };
-            let steps = changes.steps.get(id).map_or(&[][..], Vec::as_slice);
+            let steps = changes.steps_of(version.def.space);
             let maker = changes.makers.get(id);
             let follows = isolation == Isolation::ReadCommitted;
             let migration = local.migration(*id, version.def.space).filter(|_| follows);
@@ -270,6 +272,8 @@ pub struct Catalog {
     history: RwLock<Vec<Arc<CatalogVersion>>>,
     states: RwLock<IdMap<ObjectId, Arc<TableState>>>,
     flips: Mutex<Vec<Arc<Flip>>>,
+    /// Tables whose rows have gone elsewhere, by where they are, while who does not know it may write them.
+    pub(crate) moves: RwLock<HashMap<SpaceId, Arc<Move>>>,
     /// The transaction between commit timestamp and publication; 0 for none.
     pub(crate) flipping: AtomicU64,
     /// A catalog that was committed then or before is durable, as far as that was asked.
@@ -347,6 +351,7 @@ impl Catalog {
             latest: ArcSwap::from_pointee(first),
             history: RwLock::default(),
             flips: Mutex::default(),
+            moves: RwLock::default(),
             flipping: AtomicU64::new(0),
             durable_ts: AtomicU64::new(0),
             garbage: Mutex::new(garbage),
@@ -718,10 +723,11 @@ impl Catalog {
     /// Makes a transaction's changes everybody's, as of its commit timestamp.
     pub(crate) fn publish(&self, txn: &mut Transaction, ts: Ts) {
         let local = local_mut(txn);
-        let changes = std::mem::take(&mut local.changes);
+        let mut changes = std::mem::take(&mut local.changes);
         let created = std::mem::take(&mut local.created);
         let recorded = local.recorded.take();
         let before = self.latest.load_full();
+        self.begin_moves(&mut changes, &before, ts);
         let stamp = self.next_stamp();
         let after = Arc::new(before.with(&changes.objects, ts, stamp));
         assert!(after.ts > before.ts, "flips are published in the order of their timestamps");
@@ -767,6 +773,7 @@ impl Catalog {
     pub(crate) fn collect_garbage(&self) {
         let oldest = self.engine().oldest_snapshot();
         self.release_lazies(oldest);
+        self.end_moves(oldest);
         let mut free = Vec::new();
         self.garbage.lock().retain(|(ts, remains)| {
             let is_read = match *remains {
@@ -812,46 +819,6 @@ fn take_out<T>(all: &mut Vec<T>, mut is_such: impl FnMut(&T) -> bool) -> Vec<T> 
     let (such, others) = std::mem::take(all).into_iter().partition(|one| is_such(one));
     *all = others;
     such
-}
-
-impl Changes {
-    /// The tables that were made of one, row by row; `None` where others were made of one of those, of
-    /// other rows of the same table, or of several rows: a writer is not carried over to them.
-    fn copies_of(&self, source: ObjectId) -> Option<Vec<CopyTo>> {
-        if self.truncated.contains(&source) {
-            return None;
-        }
-        let lazily = self.lazies.iter().filter(|(table, lazy)| {
-            lazy.state().def.sources().any(|read| read.id == source)
-                && self.keep(**table, lazy.course().space)
-        });
-        let lazily = lazily.map(|(table, lazy)| {
-            let rows = lazy.clone().by_rows().filter(|rows| rows.takes_writers());
-            let made = MadeBy::Lazy(rows?);
-            Some(CopyTo { made, table: *table, steps: Vec::new() })
-        });
-        let mut found = lazily.collect::<Option<Vec<CopyTo>>>()?;
-        let steps = |table: &ObjectId| self.steps.get(table).map_or(&[][..], Vec::as_slice);
-        for step in steps(&source) {
-            let copy = match &step.kind {
-                StepKind::Copy(copy) => copy,
-                StepKind::Derive(_) => return None,
-                _ => continue,
-            };
-            let is_its = |known: &Arc<dyn Maker>| known.target().space() == copy.target_space();
-            let (table, _) = self.makers.iter().find(|(_, known)| is_its(known))?;
-            let made = self.objects.get(table)?.as_ref().and_then(Changed::table);
-            if steps(table).iter().any(|step| step.kind_name() == "table") {
-                return None;
-            }
-            if made.is_some_and(|made| made.def.space == copy.target_space()) {
-                let steps = steps(table).to_vec();
-                let made = MadeBy::Copy(copy.clone());
-                found.push(CopyTo { made, table: *table, steps });
-            }
-        }
-        Some(found)
-    }
 }
 
 /// Collects garbage for as long as the catalog lives.

@@ -522,6 +522,11 @@ pub enum Change {
         column: String,
         default: Option<Expression>,
     },
+    /// SET ACCESS METHOD: where the table's rows are.
+    SetHome {
+        table: ObjectId,
+        home: Home,
+    },
     /// The option `dictionary` of the table, or of a column.
     SetDictionary {
         table: ObjectId,

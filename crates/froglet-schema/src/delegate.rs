@@ -4,6 +4,22 @@
 /// migrations do to its rows and indexes. How it is read, written and counted is not among them.
 macro_rules! delegate_to_table {
     () => {
+        fn changer(
+            &self,
+            rid: froglet_engine::RowId,
+            columns: &[usize],
+            own: froglet_engine::TxnId,
+        ) -> Option<froglet_engine::TxnId> {
+            self.table.changer(rid, columns, own)
+        }
+
+        crate::delegate::delegate_all_but_changer!();
+    };
+}
+
+/// The same, but for who is changing a row.
+macro_rules! delegate_all_but_changer {
+    () => {
         fn space(&self) -> froglet_engine::SpaceId {
             self.table.space()
         }
@@ -24,15 +40,6 @@ macro_rules! delegate_to_table {
             visit: &mut dyn FnMut(froglet_engine::RowId) -> std::ops::ControlFlow<()>,
         ) {
             self.table.seek_entries(index, range, direction, visit);
-        }
-
-        fn changer(
-            &self,
-            rid: froglet_engine::RowId,
-            columns: &[usize],
-            own: froglet_engine::TxnId,
-        ) -> Option<froglet_engine::TxnId> {
-            self.table.changer(rid, columns, own)
         }
 
         fn open_feed(&self) -> Box<dyn froglet_engine::Feed> {
@@ -153,4 +160,4 @@ macro_rules! delegate_migration_to_table {
     };
 }
 
-pub(crate) use {delegate_migration_to_table, delegate_to_table};
+pub(crate) use {delegate_all_but_changer, delegate_migration_to_table, delegate_to_table};

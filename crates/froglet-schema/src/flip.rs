@@ -20,6 +20,10 @@
 //!    instructions between commit timestamp and publication), so it never reads a version older
 //!    than its snapshot.
 
+pub(crate) mod carry;
+pub(crate) mod moved;
+pub(crate) mod outcome;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -30,10 +34,10 @@ use froglet_txn::{
     CommitHook, Limits, SchemaUse, Transaction, TxnError, Verdict, Writes, aside_async,
 };
 
-use crate::carry::Follows;
 use crate::catalog::{Catalog, TableVersion};
 use crate::def::ObjectId;
 use crate::error::SchemaError;
+use crate::flip::carry::{Follows, NO_LONGER_ITS};
 use crate::local::{Changed, Changes, local, local_mut};
 use crate::migration::Migration;
 use crate::status::MigrationPhase;
@@ -171,7 +175,7 @@ impl Catalog {
         for migration in &migrations {
             // What does not hold of rows that are no more keeps nobody from committing.
             let is_demanded = |changes: &Changes| {
-                changes.keep(migration.table_id, migration.space()) || changes.notes.is_revert()
+                changes.ask(migration.table_id, migration.space()) || changes.notes.is_revert()
             };
             if local(txn).is_some_and(|own| is_demanded(&own.changes)) {
                 migration.verify_at_flip()?;
@@ -299,7 +303,9 @@ fn standing(state: &TableState, txn: &Transaction, used: &SchemaUse) -> Standing
     let pending = state.pending.load(Ordering::SeqCst);
     if pending != 0 && pending != txn.id().0 {
         Standing::Pending(TxnId(pending))
-    } else if state.version.load(Ordering::SeqCst) == used.version.0 {
+    } else if used.version == NO_LONGER_ITS
+        || state.version.load(Ordering::SeqCst) == used.version.0
+    {
         Standing::Current
     } else {
         Standing::Outdated

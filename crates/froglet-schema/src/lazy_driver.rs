@@ -66,7 +66,7 @@ impl Catalog {
         let table = self.engine().open(def.space, Arc::new(def.layout()))?;
         match self.lazy_of(def) {
             Some(lazy) => Ok(lazy.over(table)),
-            None => self.with_lazy_columns(def, table),
+            None => self.with_lazy_columns(def, self.with_move(table)),
         }
     }
 

@@ -8,14 +8,15 @@ use froglet_txn::Transaction;
 
 use crate::catalog::{CatalogVersion, TableVersion};
 use crate::change_log::{Notes, Recorded};
-use crate::def::{ObjectId, SequenceDef};
+use crate::def::{ObjectId, SequenceDef, TableDef};
+use crate::eager::copy::Copy;
 use crate::lazy::LazyMigration;
 use crate::lazy_columns::LazyColumns;
 use crate::lazy_fallback::Fallback;
 use crate::migration::Migration;
 use crate::plain::PlainDef;
 use crate::role::RoleDef;
-use crate::step::Step;
+use crate::step::{Step, StepKind};
 use crate::target::Maker;
 
 /// An object as a transaction changed it; `None` in the map is dropped.
@@ -51,8 +52,8 @@ pub struct Changes {
     pub objects: HashMap<ObjectId, Option<Changed>>,
     /// What becomes garbage if this commits.
     pub replaced: Vec<Remains>,
-    /// Steps by table, for the carry-over of other writers.
-    pub steps: HashMap<ObjectId, Vec<Arc<Step>>>,
+    /// Steps by row space, for the carry-over of other writers.
+    pub steps: HashMap<SpaceId, Vec<Arc<Step>>>,
     /// What makes a new table of others, by the new table.
     pub(crate) makers: HashMap<ObjectId, Arc<dyn Maker>>,
     /// What makes the rows of a new table lazily, by the new table.
@@ -63,6 +64,8 @@ pub struct Changes {
     pub(crate) lazy_columns: HashMap<ObjectId, Vec<Arc<LazyColumns>>>,
     /// Tables whose rows were replaced: a writer that wrote to the old ones cannot be carried over.
     pub truncated: HashSet<ObjectId>,
+    /// Tables whose rows are in another row space now, with those that they were in before, in order.
+    pub moved: HashMap<ObjectId, Vec<SpaceId>>,
     /// What is to be remembered of it.
     pub notes: Notes,
 }
@@ -77,6 +80,27 @@ impl Changes {
                 changed.is_some_and(|version| version.def.space == space)
             }
         }
+    }
+
+    /// Whether what these rows are to obey is asked of them at the flip: the table has them, or those that it has are
+    /// copies of them.
+    pub(crate) fn ask(&self, table: ObjectId, space: SpaceId) -> bool {
+        let was_there = || self.moved.get(&table).is_some_and(|spaces| spaces.contains(&space));
+        self.keep(table, space) || matches!(self.objects.get(&table), Some(Some(_))) && was_there()
+    }
+
+    /// The steps of the rows of a space.
+    pub(crate) fn steps_of(&self, space: SpaceId) -> &[Arc<Step>] {
+        self.steps.get(&space).map_or(&[], Vec::as_slice)
+    }
+
+    /// What has moved a table's rows out of a space into the one where they are.
+    pub(crate) fn move_out_of(&self, from: SpaceId, table: &TableDef) -> Option<&Arc<Copy>> {
+        self.moved.get(&table.id)?;
+        self.steps_of(from).iter().find_map(|step| match &step.kind {
+            StepKind::Copy(copy) if copy.target_space() == table.space => Some(copy),
+            _ => None,
+        })
     }
 }
 

@@ -17,9 +17,9 @@ use std::sync::atomic::Ordering;
 use froglet_engine::{Direction, KeyRange, Row, RowId, Snapshot, SqlState, Value, key};
 use froglet_txn::{Transaction, TxnError};
 
-use crate::carry::verify_rows;
 use crate::catalog::Catalog;
 use crate::error::SchemaError;
+use crate::flip::carry::verify_rows;
 use crate::flip::changes_itself;
 use crate::migration::Migration;
 use crate::rows::types_of;

@@ -33,10 +33,10 @@ use parking_lot::Mutex;
 
 use crate::build::{Building, Deferred};
 use crate::change::{Check, Transform};
-use crate::copy::Copy;
 use crate::def::{ConstraintKind, ForeignKeyDef, ObjectId, TableDef};
 use crate::derive::Derivation;
 use crate::drawn::Drawn;
+use crate::eager::copy::Copy;
 use crate::error::SchemaError;
 use crate::front::Front;
 use crate::migration::Migration;

@@ -183,6 +183,11 @@ impl Target {
         written.map(|()| Some(place)).map_err(|(_, stop)| stop)
     }
 
+    /// Whether somebody has written a target row after `ts`.
+    pub fn is_changed_since(&self, row: RowId, ts: Ts) -> bool {
+        self.table.changed_since(row, ts)
+    }
+
     /// A block of a source, for the scan: as the owner's snapshot sees it, if that stays, and then
     /// with what has changed since, to be looked at again (the more so if it was before the feed was
     /// open). Else what is committed, and what the owner has written.

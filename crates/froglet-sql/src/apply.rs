@@ -384,7 +384,11 @@ impl Writer<'_> {
             WriteStop::Busy { holder } => match on_busy {
                 OnBusy::Wait => {
                     self.wait_for(holder).await?;
-                    Ok(Next::Again)
+                    // Its rows may be elsewhere by now, where the other has written to them.
+                    match self.is_outrun(table) {
+                        true => Err(Stop::Restart),
+                        false => Ok(Next::Again),
+                    }
                 }
                 OnBusy::NoWait => Err(row_not_available(table)),
                 OnBusy::Skip => Ok(Next::Skip),

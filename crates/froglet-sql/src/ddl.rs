@@ -26,7 +26,7 @@ use crate::context::EvalContext;
 use crate::error::{Notice, SqlError};
 use crate::functions::SessionState;
 use crate::lazy_query::Mode;
-use crate::object_ddl::ObjectDdl;
+use crate::object_ddl::{Kind, ObjectDdl};
 use crate::privileges::Makes;
 use crate::resolve::{Names, Relation};
 use crate::temporary::AtCommit;
@@ -106,6 +106,13 @@ impl Ddl<'_> {
             ObjectDdl::CreateView(create) => self.create_view(create).await,
             ObjectDdl::Refresh { view, concurrently, with_data } => {
                 self.refresh(view, *concurrently, *with_data).await
+            }
+            ObjectDdl::SetAccessMethod { if_exists, name, method } => {
+                let kind = Kind::MaterializedView;
+                if let Some(object) = self.object(kind, *if_exists, name)? {
+                    self.set_access_method(object, method.clone()).await?;
+                }
+                Ok(kind.tag("ALTER"))
             }
             ObjectDdl::RenameColumn { kind, if_exists, name, column, to } => {
                 self.rename_view_column(*kind, *if_exists, name, column, to).await

@@ -26,6 +26,7 @@ use crate::resolve::{self, Names, Relation};
 use crate::sequence_ddl::AlterSequence;
 use crate::storage_options;
 use crate::stored::{self, DefaultKind};
+use crate::syntax::access_method;
 use crate::token_forms::{ColumnAction, column_action};
 use crate::types::{self, oids};
 
@@ -42,6 +43,10 @@ impl Ddl<'_> {
         let id = before.def.id;
         let mut operations: Vec<&AlterTableOperation> = alter.operations.iter().collect();
         operations.sort_by_key(|operation| pass(operation));
+        if operations.iter().filter_map(|operation| access_method::of(operation)).nth(1).is_some() {
+            let message = "cannot have multiple SET ACCESS METHOD subcommands";
+            return Err(SqlError::new(SqlState::FEATURE_NOT_SUPPORTED, message).into());
+        }
         if self.version.materialized(id).is_some() {
             operations.iter().try_for_each(|operation| self.refuse_of_view(id, operation))?;
         }
@@ -129,6 +134,9 @@ impl Ddl<'_> {
     /// 42809 of what a materialized view has no part in.
     fn refuse_of_view(&self, id: ObjectId, operation: &AlterTableOperation) -> Result<(), Stop> {
         use AlterTableOperation as Op;
+        if access_method::of(operation).is_some() {
+            return Ok(());
+        }
         let text = operation.to_string();
         if matches!(
             operation,
@@ -232,6 +240,9 @@ impl Ddl<'_> {
                 name: fold(new_name),
             },
             Op::SetOptionsParens { options } => {
+                if let Some(method) = access_method::of(operation) {
+                    return self.set_access_method(id, method).await;
+                }
                 let Some(dictionary) = storage_options::of_table(options)? else { return Ok(()) };
                 Change::SetDictionary { table: id, column: None, dictionary }
             }

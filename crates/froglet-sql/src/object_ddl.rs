@@ -78,6 +78,12 @@ pub enum ObjectDdl {
         name: ObjectName,
         schema: String,
     },
+    /// ALTER MATERIALIZED VIEW … SET ACCESS METHOD
+    SetAccessMethod {
+        if_exists: bool,
+        name: ObjectName,
+        method: String,
+    },
     Owner {
         /// None for a schema.
         kind: Option<Kind>,
@@ -268,6 +274,17 @@ pub(crate) fn alter(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
             && rest.iter().all(|t| matches!(t.token, Token::SemiColon | Token::EOF)))
     {
         return Some(Ok(Command::Maintenance { tag: "ALTER TABLE", tables: vec![name] }));
+    }
+    let words = ["set", "access", "method"];
+    let is_said = |at: usize| {
+        let word = |(n, word): (usize, &&str)| tokens.get(at + n).is_some_and(|t| is_word(t, word));
+        words.iter().enumerate().all(word)
+    };
+    if kind == Kind::MaterializedView && is_said(cursor.at) {
+        cursor.at += words.len();
+        return Some(finish(&mut cursor, |cursor| {
+            Ok(ObjectDdl::SetAccessMethod { if_exists, name, method: cursor.name()? })
+        }));
     }
     if cursor.skip("set") && cursor.skip("schema") {
         return Some(finish(&mut cursor, |cursor| {

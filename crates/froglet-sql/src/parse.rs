@@ -309,6 +309,7 @@ fn parse_one(mut tokens: Vec<TokenWithSpan>) -> Result<Command, Failure> {
     crate::sequence_ddl::order_identity_options(&mut tokens);
     crate::storage_options::with_known_options(&mut tokens);
     crate::syntax::access_method::as_option(&mut tokens);
+    crate::syntax::access_method::as_new_option(&mut tokens);
     order_by_operators(&mut tokens);
     without_unlogged(&mut tokens);
     values_in_parentheses(&mut tokens);

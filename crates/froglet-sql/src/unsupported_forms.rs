@@ -46,11 +46,10 @@ const KINDS: [&str; 35] = [
 const STATEMENTS: [&str; 4] = ["IMPORT FOREIGN SCHEMA", "LOAD", "REASSIGN OWNED", "SECURITY LABEL"];
 
 /// Clauses: how the statement begins, how the clause does at which the parser stopped, and its name.
-const CLAUSES: [(&str, &str, &str); 17] = [
+const CLAUSES: [(&str, &str, &str); 16] = [
     ("ALTER TABLE", "COLLATE", "a collation that is not C"),
     ("CREATE INDEX", "TABLESPACE", "a tablespace that is not pg_default"),
     ("ALTER TABLE", "UNLOGGED", "ALTER TABLE … SET UNLOGGED"),
-    ("ALTER TABLE", "ACCESS METHOD", "ALTER TABLE … SET ACCESS METHOD"),
     ("ALTER TABLE", "CLUSTER ON", "ALTER TABLE … CLUSTER ON"),
     ("ALTER TABLE", "WITHOUT CLUSTER", "ALTER TABLE … SET WITHOUT CLUSTER"),
     ("ALTER TABLE", "TABLESPACE", "ALTER TABLE … SET TABLESPACE"),

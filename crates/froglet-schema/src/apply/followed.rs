@@ -106,8 +106,16 @@ impl Catalog {
         let parent_key = positions(&*parent, &fk.parent_columns);
         let mut watch =
             ForeignKeyWatch::new((constraint.id, fk), names, child, parent, index, parent_key);
-        watch.is_child_as_it_was = fk.columns.iter().all(|id| base.def.column_by_id(*id).is_some());
+        let is_as_it_was = |id: &ColumnId| base.def.column_by_id(*id).is_some();
+        watch.is_child_as_it_was = fk.columns.iter().all(is_as_it_was)
+            && self.is_in_place(base.def.id, def)
+            && self.is_in_place(fk.parent, parent_def);
         Ok((watch, fk.parent))
+    }
+
+    /// Whether others look for a table's rows where a definition has them.
+    fn is_in_place(&self, id: ObjectId, def: &TableDef) -> bool {
+        self.latest().tables.get(&id).is_none_or(|known| known.def.space == def.space)
     }
 
     /// The rows of a parent. Where the transaction has built their index itself, they are looked at as they are stored:
@@ -119,7 +127,10 @@ impl Catalog {
     ) -> Result<Arc<dyn Table>, SchemaError> {
         let latest = self.latest();
         let known = latest.tables.get(&parent.def.id);
-        if known.is_none_or(|known| known.def.index_by_id(key.parent_index).is_some()) {
+        let is_known = |known: &Arc<TableVersion>| {
+            known.def.space == parent.def.space && known.def.index_by_id(key.parent_index).is_some()
+        };
+        if known.is_none_or(is_known) {
             return Ok(parent.table.clone());
         }
         Ok(self.engine().open(parent.def.space, Arc::new(parent.def.whole_layout()))?)

@@ -36,6 +36,7 @@ impl Change {
             | Change::Role(_) => None,
             Change::DropTable { table, .. }
             | Change::Truncate { table }
+            | Change::SetHome { table, .. }
             | Change::RenameTable { table, .. }
             | Change::AddColumn { table, .. }
             | Change::DropColumn { table, .. }

@@ -99,25 +99,3 @@ pub(crate) fn in_use(catalog: &CatalogVersion, remains: &Remains) -> bool {
         Remains::Sequence(id) => catalog.sequences.contains_key(&id),
     }
 }
-
-pub(super) fn flips<'a>(
-    changes: &'a Changes,
-    before: &'a CatalogVersion,
-    ts: Ts,
-) -> impl Iterator<Item = Flip> + 'a {
-    let existed = |id: &&ObjectId| before.tables.contains_key(*id);
-    changes.objects.keys().filter(existed).map(move |id| {
-        let refuses = match changes.objects.get(id) {
-            Some(None) => Some("was dropped"),
-            _ if changes.truncated.contains(id) => Some("was truncated"),
-            _ => None,
-        };
-        let copies = match changes.objects.get(id) {
-            Some(None) => changes.copies_of(*id).unwrap_or_default(),
-            _ => Vec::new(),
-        };
-        let steps = changes.steps.get(id).cloned().unwrap_or_default();
-        let lazy_columns = changes.lazy_columns.get(id).cloned().unwrap_or_default();
-        Flip { table: *id, ts, steps, lazy_columns, refuses, copies }
-    })
-}

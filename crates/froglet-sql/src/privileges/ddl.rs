@@ -376,6 +376,7 @@ impl Check<'_> {
             }
             // It asks itself.
             ObjectDdl::Owner { .. } | ObjectDdl::CreateExtension { .. } => Ok(()),
+            ObjectDdl::SetAccessMethod { name, .. } => self.owns_kind(Kind::MaterializedView, name),
             ObjectDdl::Refresh { view: name, .. } | ObjectDdl::RenameColumn { name, .. } => {
                 self.owns_named(name)
             }

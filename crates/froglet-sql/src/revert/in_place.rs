@@ -71,6 +71,10 @@ impl<'a> Planner<'a> {
             self.restore_column(column, before, &now.def, &name);
         }
         self.options_back(before.dictionary, after.dictionary, &format!("ALTER TABLE {name}"));
+        if before.engine != after.engine {
+            let method = &before.engine;
+            self.sql(Phase::Columns, format!("ALTER TABLE {name} SET ACCESS METHOD {method}"));
+        }
         for pair in &pairs {
             let column = quote_ident(&pair.before.name);
             let alter = format!("ALTER TABLE {name} ALTER COLUMN {column}");

@@ -1,15 +1,18 @@
-//! CREATE TABLE … USING method: where the table's rows are.
+//! CREATE TABLE … USING method, ALTER TABLE … SET ACCESS METHOD: where the table's rows are.
 //!
 //! ```text
 //!   CREATE TABLE t (…) USING disk WITH (dictionary = on)   becomes   … WITH ("\u{1}using" = disk, dictionary = on)
+//!   ALTER TABLE t SET ACCESS METHOD disk                   becomes   … SET ("\u{1}using" = disk)
 //! ```
 //! sqlparser reads options and no method; the option has a name that nobody has reason to write.
 
-use datafusion::sql::sqlparser::ast::SqlOption;
+use datafusion::sql::sqlparser::ast::{AlterTableOperation, SqlOption};
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use froglet_engine::{Home, SqlState};
+use froglet_schema::{Change, ObjectId};
 
+use crate::apply::Stop;
 use crate::context::SessionFunctions;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
@@ -52,22 +55,11 @@ pub(crate) fn as_option(tokens: &mut Vec<TokenWithSpan>) {
     }
     let span = tokens[using].span;
     let put = |token: Token| TokenWithSpan { token, span };
-    let word = |value: &str, quote_style, keyword| {
-        Token::Word(Word { value: value.to_owned(), quote_style, keyword })
-    };
-    let mut method = tokens[using + 1].clone();
-    if let Token::Word(name) = &mut method.token {
-        // Read as a name, whatever else the word may be.
-        if name.quote_style.is_none() {
-            name.value = name.value.to_lowercase();
-        }
-        name.quote_style = Some('"');
-        name.keyword = Keyword::NoKeyword;
-    }
-    let option = [put(word(OPTION, Some('"'), Keyword::NoKeyword)), put(Token::Eq), method];
+    let option = option(&tokens[using + 1]);
     let has_options = tokens.get(using + 2).is_some_and(|t| is_keyword(t, Keyword::WITH))
         && tokens.get(using + 3).is_some_and(|t| t.token == Token::LParen);
-    let mut known = vec![put(word("WITH", None, Keyword::WITH)), put(Token::LParen)];
+    let with = Word { value: "WITH".to_owned(), quote_style: None, keyword: Keyword::WITH };
+    let mut known = vec![put(Token::Word(with)), put(Token::LParen)];
     known.extend(option);
     let end = match has_options {
         true => {
@@ -80,6 +72,48 @@ pub(crate) fn as_option(tokens: &mut Vec<TokenWithSpan>) {
         }
     };
     tokens.splice(using..end, known);
+}
+
+/// The option that says a method, which is a word.
+fn option(method: &TokenWithSpan) -> [TokenWithSpan; 3] {
+    let span = method.span;
+    let mut method = method.clone();
+    if let Token::Word(name) = &mut method.token {
+        // Read as a name, whatever else the word may be.
+        if name.quote_style.is_none() {
+            name.value = name.value.to_lowercase();
+        }
+        name.quote_style = Some('"');
+        name.keyword = Keyword::NoKeyword;
+    }
+    let name =
+        Word { value: OPTION.to_owned(), quote_style: Some('"'), keyword: Keyword::NoKeyword };
+    let put = |token: Token| TokenWithSpan { token, span };
+    [put(Token::Word(name)), put(Token::Eq), method]
+}
+
+/// The tokens of ALTER TABLE with each new method as an option.
+pub(crate) fn as_new_option(tokens: &mut Vec<TokenWithSpan>) {
+    let is = |token: Option<&TokenWithSpan>, word: &str| {
+        matches!(token.map(|t| &t.token), Some(Token::Word(w))
+            if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
+    };
+    if !is(tokens.first(), "alter") || !is(tokens.get(1), "table") {
+        return;
+    }
+    let mut at = 2;
+    while at + 3 < tokens.len() {
+        let words = ["set", "access", "method"];
+        let is_said = words.iter().enumerate().all(|(n, word)| is(tokens.get(at + n), word));
+        if is_said && matches!(tokens[at + 3].token, Token::Word(_)) {
+            let put = |token: Token| TokenWithSpan { token, span: tokens[at + 1].span };
+            let mut known = vec![put(Token::LParen)];
+            known.extend(option(&tokens[at + 3]));
+            known.push(put(Token::RParen));
+            tokens.splice(at + 1..at + 4, known);
+        }
+        at += 1;
+    }
 }
 
 /// Options without the method, and that.
@@ -97,7 +131,26 @@ pub(crate) fn taken(options: &[SqlOption]) -> (Vec<SqlOption>, Option<String>) {
     (others, method)
 }
 
+/// The method that an action of ALTER TABLE sets.
+pub(crate) fn of(operation: &AlterTableOperation) -> Option<String> {
+    match operation {
+        AlterTableOperation::SetOptionsParens { options } => taken(options).1,
+        _ => None,
+    }
+}
+
 impl Ddl<'_> {
+    /// SET ACCESS METHOD of a table.
+    pub(crate) async fn set_access_method(
+        &mut self,
+        table: ObjectId,
+        method: String,
+    ) -> Result<(), Stop> {
+        let home = self.home(Some(method))?;
+        self.apply(Change::SetHome { table, home }).await?;
+        Ok(())
+    }
+
     /// Where a new table's rows are to be: as it says, or as the session does.
     pub(crate) fn home(&self, method: Option<String>) -> Result<Home, SqlError> {
         let said = || self.session.setting("default_table_access_method");
@@ -109,7 +162,7 @@ impl Ddl<'_> {
         let home = home.ok_or_else(|| {
             let message = format!("access method \"{method}\" does not exist");
             SqlError::new(SqlState::UNDEFINED_OBJECT, message)
-                .hint("Tables are made USING memory, which heap means here, or disk.")
+                .hint("Tables are in memory, which heap means here, or on disk.")
         })?;
         if !self.catalog.engine().homes().contains(&home) {
             return Err(SqlError::unsupported("USING disk in a database without a data directory"));
@@ -129,6 +182,7 @@ mod tests {
         let mut tokens = Tokenizer::new(&Postgres, sql).tokenize_with_location().expect("tokens");
         tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
         as_option(&mut tokens);
+        as_new_option(&mut tokens);
         let words: Vec<String> = tokens.iter().map(|token| token.token.to_string()).collect();
         words.join(" ").replace('\u{1}', "!")
     }
@@ -148,6 +202,12 @@ mod tests {
                 "CREATE TABLE t AS SELECT * FROM a JOIN b USING (c)",
                 "CREATE TABLE t AS SELECT * FROM a JOIN b USING ( c )",
             ),
+            (
+                "ALTER TABLE t ADD c int, SET ACCESS METHOD Disk, RENAME a TO b",
+                "ALTER TABLE t ADD c int , SET ( \"!using\" = \"disk\" ) , RENAME a TO b",
+            ),
+            ("ALTER TABLE t SET ACCESS METHOD", "ALTER TABLE t SET ACCESS METHOD"),
+            ("ALTER VIEW t SET ACCESS METHOD a", "ALTER VIEW t SET ACCESS METHOD a"),
             ("CREATE INDEX i ON t USING btree (a)", "CREATE INDEX i ON t USING btree ( a )"),
             (
                 "CREATE TABLE t (a int UNIQUE USING INDEX TABLESPACE x)",

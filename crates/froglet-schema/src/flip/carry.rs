@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   the table has a newer version     its steps, for the writer's rows: fill, check, enter into indexes
+//!   the table's rows are elsewhere    the writer's rows go there, too
 //!   the table is gone, copies stay    the writer's rows go where copies have them
 //!   the table is gone                 40001: the transaction runs again
 //! ```
@@ -14,14 +15,14 @@ use froglet_engine::{
     BlockRows, CrashPoint, EngineTxn, IndexId, IndexSpec, Row, RowId, RowWrite, Snapshot, SpaceId,
     SqlState, Table, Ts, TxnId, Value, WriteStop, batch,
 };
-use froglet_txn::{Limits, SchemaUse, Transaction, TxnError};
+use froglet_txn::{Limits, SchemaUse, Strength, Transaction, TxnError};
 
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::Check;
-use crate::copy::Copy;
 use crate::course::Who;
 use crate::def::{ObjectId, TableDef};
 use crate::drawn::Drawn;
+use crate::eager::copy::Copy;
 use crate::error::SchemaError;
 use crate::lazy_columns::LazyColumns;
 use crate::lazy_rows::LazyRows;
@@ -64,6 +65,14 @@ pub enum MadeBy {
 }
 
 impl MadeBy {
+    /// Whether what it makes is the table itself, elsewhere.
+    fn is_move(&self) -> bool {
+        match self {
+            MadeBy::Copy(copy) => copy.is_move(),
+            MadeBy::Lazy(_) => false,
+        }
+    }
+
     /// The row space that it makes.
     fn space(&self) -> SpaceId {
         match self {
@@ -98,6 +107,15 @@ impl MadeBy {
             MadeBy::Lazy(lazy) => LazyTable::carry_over(lazy, txn, base, source, made),
         }
     }
+}
+
+/// The version of rows that have gone elsewhere: no schema version is newer.
+pub(crate) const NO_LONGER_ITS: Ts = Ts::LATEST;
+
+/// Whether a step is asked again where the rows have gone: a foreign key, whose tables may all be elsewhere.
+fn is_asked_of_copies(step: &Step, flip: &Flip) -> bool {
+    let is_key = matches!(step.kind, StepKind::Child(_) | StepKind::Parent(_));
+    is_key && flip.copies.iter().any(|to| to.made.is_move())
 }
 
 /// When a writer's rows follow.
@@ -149,9 +167,9 @@ impl Catalog {
         let mut reached = used.version;
         for flip in &flips {
             if !flip.copies.is_empty() {
-                self.carry_to_copies(txn, flip, used.space, limits).await?;
-                // The table's own later flips are no matter of these rows.
-                reached = flips.last().map_or(flip.ts, |last| last.ts);
+                self.carry_to_copies(txn, flip, used.space, children, limits).await?;
+                // What happens to the table later is no matter of these rows.
+                reached = NO_LONGER_ITS;
                 break;
             }
             // What was rolled back to a savepoint has lost nothing.
@@ -216,6 +234,7 @@ impl Catalog {
     /// written has then to follow, or the statement would not meet it.
     pub(crate) fn moves_on(&self, view: &CatalogVersion, used: &SchemaUse) -> bool {
         match view.tables.get(&used.table) {
+            _ if used.version == NO_LONGER_ITS => false,
             Some(table) => table.version > used.version,
             None => {
                 let flips = self.flips_after(used.table, used.version);
@@ -224,13 +243,14 @@ impl Catalog {
         }
     }
 
-    /// Rows that a transaction wrote to a table which is gone go where copies have them: as if it had
-    /// committed before they did.
+    /// Rows that a transaction wrote to a table which is gone, or has its rows elsewhere, go where copies have them: as
+    /// if it had committed before they did.
     async fn carry_to_copies(
         &self,
         txn: &mut Transaction,
         flip: &Flip,
         from: SpaceId,
+        children: &mut Vec<Arc<Step>>,
         limits: &Limits,
     ) -> Result<(), TxnError> {
         let rows = txn.part().rows_written(from);
@@ -241,15 +261,15 @@ impl Catalog {
                     MadeBy::Lazy(_) => false,
                 };
                 if let Some(to) = flip.copies.iter().find(is_it) {
-                    self.carry_to_copy(txn, to, flip.ts, &rows, limits).await?;
+                    self.carry_to_copy(txn, to, flip.ts, &rows, children, limits).await?;
                 }
-            } else {
+            } else if !is_asked_of_copies(step, flip) {
                 // The copy may have been made of a column that was filled before.
                 carry_rows(txn, step, None, &rows, None, limits).await?;
             }
         }
         for to in flip.copies.iter().filter(|to| matches!(to.made, MadeBy::Lazy(_))) {
-            self.carry_to_copy(txn, to, flip.ts, &rows, limits).await?;
+            self.carry_to_copy(txn, to, flip.ts, &rows, children, limits).await?;
         }
         Ok(())
     }
@@ -260,14 +280,27 @@ impl Catalog {
         to: &CopyTo,
         flip: Ts,
         rows: &[RowId],
+        children: &mut Vec<Arc<Step>>,
         limits: &Limits,
     ) -> Result<(), TxnError> {
         let changes = to.made.changes_of(&txn.snapshot(), rows)?;
         let latest = self.latest();
         let def = latest.tables.get(&to.table).map(|version| &version.def);
-        if def.is_some_and(|def| !def.referenced_by.is_empty()) && !changes.is_empty() {
+        let is_referred_to = def.is_some_and(|def| !def.referenced_by.is_empty());
+        if is_referred_to && !to.made.is_move() && !changes.is_empty() {
             // Others may refer to these rows by now, and nobody has asked them.
             return Err(TxnError::Serialization);
+        }
+        if let MadeBy::Copy(copy) = &to.made
+            && copy.is_move()
+        {
+            // What it has held, and left as it was, others have left as it was.
+            let is_left = |rid: &&RowId| !changes.iter().any(|(source, _)| source == *rid);
+            let mut left = rows.iter().filter(is_left).filter_map(|rid| copy.place_of(*rid));
+            if left.any(|place| copy.is_changed_since(place, Ts(flip.0 - 1))) {
+                return Err(TxnError::Serialization);
+            }
+            self.wait_for_holders(txn, copy, &changes, limits).await?;
         }
         if let MadeBy::Lazy(lazy) = &to.made
             && changes.len() > 1
@@ -297,9 +330,35 @@ impl Catalog {
             }
         }
         for step in &to.steps {
+            if matches!(step.kind, StepKind::Child(_)) {
+                // Its parent may be among the rows of another table that are still to follow.
+                children.push(step.clone());
+                continue;
+            }
             carry_rows(txn, step, def, &written, Some(flip), limits).await?;
         }
         txn.note_schema(SchemaUse { table: to.table, space: to.made.space(), version: flip });
+        Ok(())
+    }
+
+    /// Who holds a row where it is now, and not where it was when this transaction wrote it, is waited for.
+    async fn wait_for_holders(
+        &self,
+        txn: &mut Transaction,
+        copy: &Copy,
+        changes: &[(RowId, Option<Row>)],
+        limits: &Limits,
+    ) -> Result<(), TxnError> {
+        for place in changes.iter().filter_map(|(source, _)| copy.place_of(*source)) {
+            loop {
+                let locks = txn.manager().row_locks();
+                let place = (copy.target_space(), place);
+                match locks.other_holder(place, txn.id(), Strength::KeyShare) {
+                    Some(holder) => txn.wait_for(holder, limits).await?,
+                    None => break,
+                }
+            }
+        }
         Ok(())
     }
 
@@ -556,7 +615,7 @@ fn parents_unchanged(
                 state: SqlState::SERIALIZATION_FAILURE,
                 message: "could not serialize access due to a concurrent schema change".into(),
                 detail: Some(format!(
-                    "Foreign key \"{}\" was added, or got other types, while this transaction changed keys of \"{}\".",
+                    "Foreign key \"{}\" was added, got other types, or has a table that was moved, while this transaction changed keys of \"{}\".",
                     watch.names.constraint, watch.names.parent
                 )),
                 hint: Some("Run the transaction again.".into()),

@@ -38,33 +38,16 @@ use froglet_engine::{
     BlockRows, CrashPoint, EngineTxn, Row, RowId, Snapshot, SpaceId, Table, Ts, WriteStop, batch,
 };
 use froglet_txn::Transaction;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::change::RowQuery;
+use crate::eager::places::{BlockPlaces, Places};
 use crate::error::SchemaError;
 use crate::rows::{differing, made_of, read_rows, row_at};
 use crate::target::{Maker, Source, Target, Writes, stop_of};
 
-/// No row was made of it.
-const NOWHERE: RowId = RowId(u64::MAX);
 /// Captured rows that are read, computed and written at once.
 const BATCH_ROWS: usize = 1024;
-
-/// For each row of a source block the one that was made of it, or [`NOWHERE`]; nothing as long as
-/// there is none.
-#[derive(Default)]
-struct Places(Option<Box<[RowId; ROWS_PER_BLOCK]>>);
-
-impl Places {
-    fn get(&self, source: RowId) -> RowId {
-        self.0.as_ref().map_or(NOWHERE, |places| places[source.slot()])
-    }
-
-    fn set(&mut self, source: RowId, target: RowId) {
-        let places = self.0.get_or_insert_with(|| Box::new([NOWHERE; ROWS_PER_BLOCK]));
-        places[source.slot()] = target;
-    }
-}
 
 /// What is made of a source row.
 struct MadeRow {
@@ -82,10 +65,12 @@ pub struct Copy {
     own: HashSet<RowId>,
     query: Arc<dyn RowQuery>,
     target: Target,
-    /// By number of the source block.
-    places: RwLock<Vec<Arc<Mutex<Places>>>>,
-    /// The source row of each target row, once the owner has asked for one.
-    sources: Mutex<Option<HashMap<RowId, RowId>>>,
+    /// The target row of each source row. Those of a block are its latch.
+    places: Places,
+    /// The source row of each target row: from the start, if writers will ask for it, else once the owner has.
+    sources: Mutex<Option<Places>>,
+    /// They will.
+    is_move: bool,
     /// Of source rows of which a row may be made: prints of what their drawn values were computed of beside, if the
     /// query draws any [T6].
     draws: Mutex<HashMap<RowId, u64>>,
@@ -111,11 +96,30 @@ impl Copy {
             query,
             waiting: Mutex::new(target.fixed.is_some().then(Vec::new)),
             target,
-            places: RwLock::default(),
+            places: Places::default(),
             sources: Mutex::default(),
+            is_move: false,
             draws: Mutex::default(),
             printer: RandomState::new(),
         }
+    }
+
+    /// The same of a table that its rows are moved to: whoever writes to them after the commit asks for the rows that
+    /// they were [V1 of `flip/moved.rs`].
+    pub fn into_moved(mut self) -> Copy {
+        self.sources = Mutex::new(Some(Places::default()));
+        self.is_move = true;
+        self
+    }
+
+    /// Whether its target is the table that its source was.
+    pub fn is_move(&self) -> bool {
+        self.is_move
+    }
+
+    /// The rows that are copied, as anybody writes them.
+    pub fn source_table(&self) -> &Arc<dyn Table> {
+        &self.source.table
     }
 
     /// The row space that is written.
@@ -135,7 +139,7 @@ impl Copy {
 
     /// Copies a block: the scan. Returns how many source rows there were.
     pub fn run_block(&self, number: u32) -> Result<u64, SchemaError> {
-        let latch = self.latch(number);
+        let latch = self.places.of_block(number);
         let places = latch.lock();
         let (read, changed) = self.target.scan_block(&self.source, number, &self.inputs)?;
         let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(number, slot));
@@ -160,8 +164,8 @@ impl Copy {
 
     fn run_batch(&self, rows: &[RowId]) -> Result<(), SchemaError> {
         let by_block = || rows.chunk_by(|a, b| a.block() == b.block());
-        let latches: Vec<_> =
-            by_block().map(|rows| (rows[0].block(), self.latch(rows[0].block()))).collect();
+        let blocks = by_block().map(|rows| rows[0].block());
+        let latches: Vec<_> = blocks.map(|block| (block, self.places.of_block(block))).collect();
         let mut latched: Vec<_> =
             latches.iter().map(|(number, latch)| (*number, latch.lock())).collect();
         let read = read_rows(&*self.source.table, &self.target.committed(), rows, &self.inputs);
@@ -178,26 +182,16 @@ impl Copy {
     /// The owner has ended: its read views keep nothing any more.
     pub fn release(&self) {
         self.target.release();
-        *self.sources.lock() = None;
-    }
-
-    fn latch(&self, block: u32) -> Arc<Mutex<Places>> {
-        let at = block as usize;
-        if let Some(latch) = self.places.read().get(at) {
-            return latch.clone();
+        if !self.is_move {
+            *self.sources.lock() = None;
         }
-        let mut places = self.places.write();
-        if places.len() <= at {
-            places.resize_with(at + 1, Arc::default);
-        }
-        places[at].clone()
     }
 
     /// Makes the target rows of some source rows, ascending, what the query makes of those of them that
     /// were read [T2]. Their blocks are latched, ascending.
     fn place(
         &self,
-        latched: &mut [(u32, MutexGuard<'_, Places>)],
+        latched: &mut [(u32, MutexGuard<'_, BlockPlaces>)],
         rows: impl Iterator<Item = RowId>,
         read: &BlockRows,
     ) -> Result<(), SchemaError> {
@@ -229,19 +223,19 @@ impl Copy {
                 }
             };
             let is_out = self.query.draws_rows()
-                && place == NOWHERE
+                && place.is_none()
                 && (before.is_some() || !let_in.contains(&source));
             match (kept.filter(|_| !is_out), place) {
-                (None, NOWHERE) => {}
-                (None, rid) => {
+                (None, None) => {}
+                (None, Some(rid)) => {
                     writes.gone.push(rid);
                     gone_places.push((in_block, source));
                 }
-                (Some((at, _)), NOWHERE) => {
+                (Some((at, _)), None) => {
                     writes.new.push(row_at(&made.columns, &types, at));
                     new_places.push((in_block, source));
                 }
-                (Some((at, _)), rid) => {
+                (Some((at, _)), Some(rid)) => {
                     let mut row = row_at(&made.columns, &types, at);
                     let was = self.target.row(&committed, rid);
                     self.keep_drawn(&was, before == Some(print), &mut row);
@@ -259,17 +253,17 @@ impl Copy {
         let rids = self.target.write(&writes, || Ok(()))?;
         CrashPoint::CopyWritten.reached();
 
-        let mut sources = self.sources.lock();
+        let sources = self.sources.lock();
         for ((in_block, source), rid) in new_places.into_iter().zip(rids) {
-            latched[in_block].1.set(source, rid);
-            if let Some(sources) = &mut *sources {
-                sources.insert(rid, source);
+            latched[in_block].1.set(source, Some(rid));
+            if let Some(sources) = &*sources {
+                sources.set(rid, Some(source));
             }
         }
         for ((in_block, source), rid) in gone_places.into_iter().zip(&writes.gone) {
-            latched[in_block].1.set(source, NOWHERE);
-            if let Some(sources) = &mut *sources {
-                sources.remove(rid);
+            latched[in_block].1.set(source, None);
+            if let Some(sources) = &*sources {
+                sources.set(*rid, None);
             }
         }
         Ok(())
@@ -336,17 +330,16 @@ impl Copy {
         was: &mut Option<MadeRow>,
         now: &mut Option<MadeRow>,
     ) -> Result<(), SchemaError> {
-        let place = self.latch(source.block()).lock().get(source);
-        match (place, &mut *was, &mut *now) {
+        match (self.places.get(source), &mut *was, &mut *now) {
             // It was kept out.
-            (NOWHERE, Some(_), _) => (*was, *now) = (None, None),
-            (NOWHERE, None, Some(_)) => {
+            (None, Some(_), _) => (*was, *now) = (None, None),
+            (None, None, Some(_)) => {
                 let read = read_rows(&*self.source.table, own, &[source], &self.inputs);
                 if self.query.eval(&read.batch)?.rows.is_empty() {
                     *now = None;
                 }
             }
-            (place, Some(was), Some(now)) => {
+            (Some(place), Some(was), Some(now)) => {
                 let published = self.target.row(committed, place);
                 let is_same = was.print == now.print;
                 self.keep_drawn(&published, true, &mut was.row);
@@ -383,26 +376,35 @@ impl Copy {
         source: RowId,
         made: &Option<Row>,
     ) -> Result<Option<RowId>, WriteStop> {
-        let place = self.latch(source.block()).lock().get(source);
-        let place = Some(place).filter(|place| *place != NOWHERE);
-        self.target.write_for(txn, base, place, made)
+        self.target.write_for(txn, base, self.places.get(source), made)
     }
 
-    fn source_of(&self, target: RowId) -> Option<RowId> {
+    /// The target row of a source row.
+    pub fn place_of(&self, source: RowId) -> Option<RowId> {
+        self.places.get(source)
+    }
+
+    /// Whether somebody has written the target row after `ts`.
+    pub fn is_changed_since(&self, target: RowId, ts: Ts) -> bool {
+        self.target.is_changed_since(target, ts)
+    }
+
+    /// The source row of a target row.
+    pub fn source_of(&self, target: RowId) -> Option<RowId> {
         if self.sources.lock().is_none() {
             // Latches come before `sources`, as in `place`; who places meanwhile waits at the last.
-            let latches: Vec<_> = self.places.read().clone();
+            let latches = self.places.blocks();
             let latched: Vec<_> = latches.iter().map(|latch| latch.lock()).collect();
-            let mut sources = HashMap::new();
+            let sources = Places::default();
             for (number, places) in latched.iter().enumerate() {
-                let Some(places) = &places.0 else { continue };
                 let number = u32::try_from(number).expect("a space has at most 2^32 blocks");
-                let made = places.iter().enumerate().filter(|(_, rid)| **rid != NOWHERE);
-                sources.extend(made.map(|(slot, rid)| (*rid, RowId::of(number, slot))));
+                for (slot, rid) in places.iter() {
+                    sources.set(rid, Some(RowId::of(number, slot)));
+                }
             }
             *self.sources.lock() = Some(sources);
         }
-        self.sources.lock().as_ref()?.get(&target).copied()
+        self.sources.lock().as_ref()?.get(target)
     }
 }
 

@@ -1,0 +1,134 @@
+//! SET ACCESS METHOD: a table's rows go elsewhere, while it is written to.
+//!
+//! ```text
+//!   old space   writers ──▶ rows ─────── feed ──┐                writers under the older schema ──┐
+//!                             │ scan            │ capture                                          │ carry-over
+//!                             ▼                 ▼                                                  ▼
+//!   new space               rows, one of each (`copy.rs`) ─ indexes ─ foreign keys ──── flip ── everybody
+//! ```
+//!
+//! The table stays the object that it is: columns, indexes and constraints keep their numbers. Its indexes are built
+//! over the new rows as for any new index, so a key that two rows have for a moment on the way is no error.
+//!
+//! G1: a foreign key is between rows of two spaces. Where one of its tables moves, both get a new version, so that who
+//!     writes under the older one follows: children hold their parents where these are now, and who has deleted a
+//!     parent, or changed its key, has asked children where they are no more, and runs again.
+//! G2: what other statements of the transaction demanded of the old rows before they moved is demanded of them until
+//!     the commit: the new ones are copies.
+
+use super::*;
+use crate::change::{Made, RowQuery};
+use crate::def::ConstraintKind;
+use crate::eager::copy::Copy;
+use arrow_array::RecordBatch;
+use froglet_engine::Home;
+
+/// Every row as it is.
+struct Whole {
+    columns: Vec<ColumnId>,
+    places: Vec<usize>,
+}
+
+impl RowQuery for Whole {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.columns
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<Made, SchemaError> {
+        Ok(Made { rows: (0..batch.num_rows()).collect(), columns: batch.columns().to_vec() })
+    }
+
+    fn plain(&self, output: usize) -> Option<ColumnId> {
+        self.columns.get(output).copied()
+    }
+
+    fn copies(&self) -> Option<&[usize]> {
+        Some(&self.places)
+    }
+}
+
+impl Catalog {
+    /// Moves a table's rows, unless they are there already. Returns how many there were.
+    pub(super) async fn set_home(
+        &self,
+        txn: &mut Transaction,
+        mut scope: Scope<'_>,
+        id: ObjectId,
+        home: Home,
+    ) -> Result<Applied, SchemaError> {
+        if scope.table(id)?.def.space.home() == home {
+            return Ok(Applied::default());
+        }
+        self.fill_own_columns(txn, &mut scope, &[id]).await?;
+        let base = scope.table(id)?.clone();
+        let locked = self.store.lock(txn, id, scope.limits).await?;
+        let children = self.children_of(txn, &scope, &base.def).await?;
+        let source = self.source(txn, &scope, id).await?;
+
+        let mut def = base.def.clone();
+        (def.engine, def.space) = (home.name().to_owned(), home.space(self.next_id()?));
+        def.lazy = None;
+        def.lazy_columns.clear();
+        self.engine().create_space(def.space)?;
+        local_mut(txn).created.push(Remains::Space(def.space));
+        self.engine().set_dictionaries(def.space, def.dictionaries());
+
+        let columns: Vec<ColumnId> = def.all_columns().map(|column| column.id).collect();
+        let whole = Whole { places: (0..columns.len()).collect(), columns };
+        let bare = Layout { indexes: Vec::new(), ..def.layout() };
+        let target = self.engine().open(def.space, Arc::new(bare))?;
+        let rows = source.table.clone();
+        let copy = Arc::new(Copy::new(txn, source, Arc::new(whole), target).into_moved());
+        let kind = StepKind::Copy(copy.clone());
+        let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
+        self.run_step(txn, &scope, &base.def, step).await?;
+
+        let table = self.open_table(&def)?;
+        self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
+        let local = local_mut(txn);
+        local.changes.replaced.push(Remains::Space(base.def.space));
+        local.changes.moved.entry(id).or_default().push(base.def.space);
+        local.set_table(TableVersion::new(def.clone(), Ts(0), table));
+        local.set_maker(id, copy.clone());
+
+        let keys = def.foreign_keys().map(|(name, _)| Work::KeptForeignKey(name.to_owned()));
+        let work: Vec<Work> =
+            def.indexes.iter().map(|index| Work::Index(index.spec.id)).chain(keys).collect();
+        for parent in asked_parents(&base.def, &def, &work) {
+            scope.view = self.view(txn);
+            self.refer_to(txn, &scope, parent, id).await?;
+        }
+        scope.view = self.view(txn);
+        self.migrate(txn, &scope, (&base, &base), &def, work).await?;
+        for (child, locked, edited) in children {
+            scope.view = self.view(txn);
+            self.alter(txn, &scope, (&child, &child), locked, edited).await?;
+        }
+        self.note_told(txn);
+        Ok(Applied { object: None, rows: copy.rows() })
+    }
+
+    /// Tables with foreign keys to one, that are to follow it [G1]. They are held, so that nobody changes them meanwhile.
+    async fn children_of(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        parent: &TableDef,
+    ) -> Result<Vec<(Arc<TableVersion>, crate::store::Locked, Edited)>, SchemaError> {
+        let mut found = Vec::new();
+        let ids: BTreeSet<ObjectId> = parent.referenced_by.iter().copied().collect();
+        for id in ids.into_iter().filter(|id| *id != parent.id) {
+            let Some(child) = scope.view.tables.get(&id).cloned() else { continue };
+            let locked = self.store.lock(txn, id, scope.limits).await?;
+            let mut edited = Edited::of(&child.def);
+            let of_parent = child.def.constraints.iter().filter(
+                |c| matches!(&c.kind, ConstraintKind::ForeignKey(key) if key.parent == parent.id),
+            );
+            edited.work.extend(of_parent.map(|c| Work::KeptForeignKey(c.name.clone())));
+            if !edited.work.is_empty() {
+                found.push((child, locked, edited));
+            }
+        }
+        Ok(found)
+    }
+}

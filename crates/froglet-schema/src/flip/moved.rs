@@ -1,0 +1,295 @@
+//! A table whose rows have gone elsewhere, as long as somebody may still write them where they were.
+//!
+//! ```text
+//!   old space    row 17   written or held by who began before the flip ──── until its commit, which carries it over
+//!                  │
+//!   new space    row 4    who writes it holds row 17 first
+//! ```
+//!
+//! A row has one lock, though it has two places: without that, both could write it, and the one under the older schema
+//! would have to run again at its commit.
+//!
+//! V1: whoever writes a row of the new space, and began after the flip, holds the row of the old space that it was
+//!     copied from, and waits for who holds that in any way. Rows that came later have no other.
+//! V2: whoever waits in the old space for one of these looks at the newest schema before it goes on (`is_outrun` in
+//!     froglet-sql), and finds the row where it is.
+//! V3: who has not waited, since it came to the row of the old space after the other had ended, is told by the row of
+//!     the new space when it is carried over: that has changed since the flip.
+//! V4: it is over when no snapshot is older than the flip. From then on the table is what stands behind this.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrow_array::RecordBatch;
+use froglet_engine::{
+    BlockRows, ColumnStats, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite,
+    Snapshot, Table, Ts, TxnId, WriteStop,
+};
+use froglet_txn::{RowLocks, Strength, TxnManager};
+use parking_lot::RwLock;
+
+use crate::catalog::{Catalog, CatalogVersion, TableVersion};
+use crate::delegate::{delegate_all_but_changer, delegate_migration_to_table};
+use crate::eager::copy::Copy;
+use crate::local::{Changed, Changes};
+
+/// A table's move, until it is over.
+pub(crate) struct Move {
+    /// When it was committed.
+    ts: Ts,
+    manager: Arc<TxnManager>,
+    copy: RwLock<Option<Arc<Copy>>>,
+    is_over: AtomicBool,
+}
+
+impl Move {
+    /// The copy, until it is over.
+    fn under_way(&self) -> Option<Arc<Copy>> {
+        match self.is_over.load(Ordering::Acquire) {
+            true => None,
+            false => self.copy.read().clone(),
+        }
+    }
+
+    fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
+        *self.copy.write() = None;
+    }
+
+    fn row_locks(&self) -> &RowLocks {
+        self.manager.row_locks()
+    }
+
+    /// Holds the row that a row was copied from [V1].
+    fn hold(&self, copy: &Copy, txn: &mut dyn EngineTxn, row: RowId) -> Result<(), WriteStop> {
+        let Some(source) = copy.source_of(row) else { return Ok(()) };
+        let rows = copy.source_table();
+        let lock = [RowWrite::Lock { rid: source }];
+        match rows.write(txn, Ts::LATEST, &lock) {
+            Err((_, stop @ (WriteStop::Busy { .. } | WriteStop::Engine(_)))) => return Err(stop),
+            // Who has changed it, or taken it away, has done so here, too.
+            Ok(()) | Err(_) => {}
+        }
+        let place = (rows.space(), source);
+        match self.row_locks().other_holder(place, txn.id(), Strength::KeyShare) {
+            Some(holder) => Err(WriteStop::Busy { holder }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// See the module.
+struct MovedTable {
+    table: Arc<dyn Table>,
+    of: Arc<Move>,
+}
+
+impl Table for MovedTable {
+    fn write(
+        &self,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        writes: &[RowWrite<'_>],
+    ) -> Result<(), (usize, WriteStop)> {
+        let Some(copy) = self.of.under_way() else { return self.table.write(txn, base, writes) };
+        for (n, write) in writes.iter().enumerate() {
+            self.of.hold(&copy, txn, write.rid()).map_err(|stop| (n, stop))?;
+            let written = self.table.write(txn, base, std::slice::from_ref(write));
+            written.map_err(|(_, stop)| (n, stop))?;
+        }
+        Ok(())
+    }
+
+    fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId> {
+        let here = self.table.changer(rid, columns, own);
+        here.or_else(|| {
+            let copy = self.of.under_way()?;
+            let (source, there) = (copy.source_of(rid)?, copy.source_table());
+            let layout = self.table.layout();
+            let column = |at: &usize| there.layout().position(layout.columns[*at].id);
+            let columns: Vec<usize> = columns.iter().filter_map(column).collect();
+            there.changer(source, &columns, own)
+        })
+    }
+
+    fn plan_moves(&self, cold_only: bool) -> Vec<(RowId, RowId)> {
+        match self.of.under_way() {
+            // Where a row was copied to is known by its place.
+            Some(_) => Vec::new(),
+            None => self.table.plan_moves(cold_only),
+        }
+    }
+
+    fn move_row(&self, txn: &mut dyn EngineTxn, from: RowId, to: RowId) -> Result<(), WriteStop> {
+        self.table.move_row(txn, from, to)
+    }
+
+    fn insert(
+        &self,
+        txn: &mut dyn EngineTxn,
+        rows: &[Row],
+        rids: &mut Vec<RowId>,
+    ) -> Result<(), (usize, WriteStop)> {
+        self.table.insert(txn, rows, rids)
+    }
+
+    fn row_estimate(&self) -> u64 {
+        self.table.row_estimate()
+    }
+
+    fn block_count(&self) -> u32 {
+        self.table.block_count()
+    }
+
+    fn scan_blocks(&self) -> u32 {
+        self.table.scan_blocks()
+    }
+
+    fn read_block(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        projection: &[usize],
+    ) -> Result<BlockRows, EngineError> {
+        self.table.read_block(snapshot, block, projection)
+    }
+
+    fn read_part(
+        &self,
+        snapshot: &Snapshot,
+        from: RowId,
+        projection: &[usize],
+    ) -> Result<(BlockRows, Option<RowId>), EngineError> {
+        self.table.read_part(snapshot, from, projection)
+    }
+
+    fn has_parts(&self) -> bool {
+        self.table.has_parts()
+    }
+
+    fn read_batch(
+        &self,
+        snapshot: &Snapshot,
+        block: u32,
+        projection: &[usize],
+    ) -> Result<RecordBatch, EngineError> {
+        self.table.read_batch(snapshot, block, projection)
+    }
+
+    fn block_stats(&self, block: u32, column: usize) -> Option<ColumnStats> {
+        self.table.block_stats(block, column)
+    }
+
+    fn block_distinct(&self, block: u32, column: usize) -> Option<usize> {
+        self.table.block_distinct(block, column)
+    }
+
+    fn read_row(
+        &self,
+        snapshot: &Snapshot,
+        rid: RowId,
+        projection: &[usize],
+        out: &mut Row,
+    ) -> bool {
+        self.table.read_row(snapshot, rid, projection, out)
+    }
+
+    fn read_rows(
+        &self,
+        snapshot: &Snapshot,
+        rids: &[RowId],
+        projection: &[usize],
+        visit: &mut dyn FnMut(RowId, &mut Row),
+    ) {
+        self.table.read_rows(snapshot, rids, projection, visit);
+    }
+
+    fn get_by_key(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        key: &[u8],
+        projection: &[usize],
+        out: &mut Row,
+    ) -> Option<RowId> {
+        self.table.get_by_key(snapshot, index, key, projection, out)
+    }
+
+    fn seek(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        projection: &[usize],
+        visit: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
+    ) {
+        self.table.seek(snapshot, index, range, direction, projection, visit);
+    }
+
+    fn seek_all(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        ranges: &[KeyRange],
+        projection: &[usize],
+        visit: &mut dyn FnMut(usize, RowId, &mut Row),
+    ) {
+        self.table.seek_all(snapshot, index, ranges, projection, visit);
+    }
+
+    fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
+        self.table.changed_since(rid, ts)
+    }
+
+    delegate_all_but_changer!();
+    delegate_migration_to_table!();
+}
+
+impl Catalog {
+    /// The tables that a committed transaction has moved stand behind their moves from now on.
+    pub(crate) fn begin_moves(&self, changes: &mut Changes, before: &CatalogVersion, ts: Ts) {
+        for id in changes.moved.keys().copied().collect::<Vec<_>>() {
+            let Some(Some(Changed::Table(version))) = changes.objects.get(&id) else { continue };
+            let version = version.clone();
+            let from = before.tables.get(&id).map(|known| known.def.space);
+            let copy = from.and_then(|from| changes.move_out_of(from, &version.def));
+            let Some(copy) = copy.cloned() else { continue };
+            let of = Arc::new(Move {
+                ts,
+                manager: self.manager().clone(),
+                copy: RwLock::new(Some(copy)),
+                is_over: AtomicBool::new(false),
+            });
+            self.moves.write().insert(version.def.space, of.clone());
+            let table = Arc::new(MovedTable { table: version.table.clone(), of });
+            let version = TableVersion::new(version.def.clone(), version.version, table);
+            changes.objects.insert(id, Some(Changed::Table(Arc::new(version))));
+        }
+    }
+
+    /// A table behind its move, if it was moved a moment ago.
+    pub(crate) fn with_move(&self, table: Arc<dyn Table>) -> Arc<dyn Table> {
+        match self.moves.read().get(&table.space()) {
+            Some(of) => Arc::new(MovedTable { table, of: of.clone() }),
+            None => table,
+        }
+    }
+
+    /// Moves that no snapshot is older than are over [V4].
+    pub(crate) fn end_moves(&self, oldest: Ts) {
+        if self.moves.read().is_empty() {
+            return;
+        }
+        let mut ended = Vec::new();
+        self.moves.write().retain(|_, of| {
+            let is_over = of.ts <= oldest;
+            if is_over {
+                ended.push(of.clone());
+            }
+            !is_over
+        });
+        ended.iter().for_each(|of| of.end());
+    }
+}
