@@ -15,6 +15,7 @@ from .tables import TEXT, Column, Failure, Key, NotModelled, Rows, Table, type_o
 
 def plain(sql):
     """A statement as PostgreSQL has it."""
+    sql = re.sub(r"\b(using|method) (disk|memory)\b", r"\1 heap", sql)
     return re.sub(r"set froglet.migration = \w+; | with \(migration = \w+\)", "", sql)
 
 
@@ -126,6 +127,32 @@ class RenameTable(Change):
         if state.has(self.name):
             raise Failure("42P07")
         return state.with_table(table.changed(ids[0], name=self.name))
+
+
+@dataclass(frozen=True)
+class SetMethod(Change):
+    """Its rows go elsewhere."""
+    method: str
+
+    def sql(self):
+        return f"alter table {self.table} set access method {self.method}"
+
+    def locks(self, state):
+        table = state.named(self.table)
+        if table.method == self.method:
+            return set()
+        return {table.id} | {child.id for child in state.children(table.id)}
+
+    def relatives(self, state):
+        return {reference[2] for reference in state.named(self.table).references}
+
+    def change(self, state, table, ids):
+        if table.method == self.method:
+            return state
+        told = {r[2] for r in table.references} | {child.id for child in state.children(table.id)}
+        for id, defined in zip(told - {table.id}, ids[1:]):
+            state = state.with_table(state.tables[id].changed(defined))
+        return state.with_table(table.changed(ids[0], method=self.method, moved=ids[0]))
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .changes import (
     AddCheck, AddColumn, AddForeignKey, AddKey, AlterType, DropColumn, DropConstraint, DropIndex,
-    DropTable, MakeTable, RenameColumn, RenameTable, SetNotNull, Truncate,
+    DropTable, MakeTable, RenameColumn, RenameTable, SetMethod, SetNotNull, Truncate,
 )
 from .model import (
     IDS, Begin, Commit, Delete, Insert, Release, Rollback, RollbackTo, Savepoint, Select, Update,
@@ -18,6 +18,7 @@ from .tables import BIGINT, INTEGER, TEXT, Column, Groups, Join, Key, Rows, Stat
 
 SESSIONS = ("W1", "W2", "W3", "M1", "M2")
 NUMBERS = (INTEGER, BIGINT)
+METHODS = ("heap", "disk")
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def beginning(rng, lazy=False):
         keys = (key,)
         if lazy:
             keys += tuple(Key(f"{name}_{c.name}", (c.id,), "index") for c in columns[1:] if rng.random() < 0.5)
-        return Table(next(IDS), name, columns, keys, rows=made)
+        return Table(next(IDS), name, columns, keys, rows=made, method=rng.choice(METHODS))
 
     t = table("t", (("id", INTEGER), ("k", INTEGER), ("v", INTEGER), ("s", TEXT)),
               [(i, rng.randrange(1, 5), rng.choice((None, *range(8))), rng.choice("abcd"))
@@ -226,7 +227,7 @@ class Generator:
             "constant", "constant", "generated", "generated", "drop column", "rename column",
             "type", "type", "type", "not null", "check", "key", "key", "index", "unique index",
             "drop constraint", "drop index", "foreign key", "foreign key", "rename table",
-            "truncate", "drop table", "make", "make", "make", "primary key", *["make"] * (5 * self.lazy)))
+            "truncate", "drop table", "move", "move", "move", "make", "make", "make", "primary key", *["make"] * (5 * self.lazy)))
         if len(table.columns) > 6 and kind in ("constant", "generated"):
             kind = "drop column"
         if kind == "constant":
@@ -285,6 +286,8 @@ class Generator:
                 a, parent, b = rng.choice(pairs)
                 return AddForeignKey(t, self.name("f"), a.name, parent.name, b.name)
         alone = not any(x.id != table.id for x in view.children(table.id))
+        if kind == "move":
+            return SetMethod(t, METHODS[table.method == "heap"])
         if kind == "rename table":
             return RenameTable(t, self.name("t"))
         if kind == "truncate" and alone and rng.random() < 0.5:

@@ -354,7 +354,7 @@ class Offline:
         copy = replace(state, tables={
             id: replace(t, rows=read_back(t, contents[t.name])) for id, t in state.tables.items()})
         try:
-            for sql in emptied(self.connection) + created(copy) + changes:
+            for sql in emptied(self.connection) + [*map(plain, created(copy))] + changes:
                 self.connection.execute(sql)
         except psycopg.Error as error:
             raise Wrong("offline", f"PostgreSQL refuses {sql}: {error}\n\n{play.story()}") from None

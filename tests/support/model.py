@@ -17,7 +17,8 @@ Where the server may refuse what the model could do, that world has an allowance
 counted:
 
 `deadlock`          40P01, and only while another session waits
-`followed`          40001 at the commit of rows of a table that has gone, though they could follow into its copies
+`followed`          40001 at the commit of rows of a table that has gone, though they could follow into its copies,
+                    or has moved
 `owner of units`    40001 of a transaction that changes rows of groups, joins or unions of its own, if not before its
                     commit; the statement before may have met rows that have gone
 `new parent`        40001 at the commit of a transaction that changed keys of a table that has become a parent
@@ -717,7 +718,7 @@ class World:
 
     def allowed_refusals(self, transaction):
         puts = [piece for piece in transaction.work if isinstance(piece, Put) and piece.rows]
-        if any(piece.table in self.newest.gone for piece in puts):
+        if any(piece.table in self.newest.gone or self.has_moved(piece) for piece in puts):
             yield "followed"
         made = transaction.made()
         if any(p.table in made and any(rid[0] != "c" for rid in p.rows if isinstance(rid, tuple))
@@ -725,6 +726,11 @@ class World:
             yield "owner of units"
         if any(self.has_lost_keys(piece) for piece in puts):
             yield "new parent"
+
+    def has_moved(self, put):
+        """Whether the table's rows have gone elsewhere since."""
+        table = self.newest.tables.get(put.table)
+        return table is not None and put.defined < table.moved
 
     def has_lost_keys(self, put):
         """Whether rows were written when fewer tables referred to their keys, and have lost them."""

@@ -69,6 +69,8 @@ class Table:
     defined: int = 0
     copied: tuple = ()
     chained: bool = False
+    method: str = "heap"
+    moved: int = 0  # Definitions below are from before it has moved.
 
     def column(self, name):
         for column in self.columns:
@@ -151,7 +153,7 @@ class Table:
                 names = ", ".join(self.by_id(id).name for id in key.columns)
                 words.append(f"constraint {key.name} primary key ({names})")
         words += [f"constraint {name} check ({self.shown(e)})" for name, e in self.checks]
-        made = [f"create table {self.name} ({', '.join(words)})"]
+        made = [f"create table {self.name} ({', '.join(words)}) using {self.method}"]
         for key in self.keys:
             names = ", ".join(self.by_id(id).name for id in key.columns)
             if key.kind == "unique":

@@ -93,6 +93,11 @@ impl Target {
         Target { owner, manager, table, fixed, rows: AtomicU64::new(0) }
     }
 
+    /// Its rows.
+    pub fn table(&self) -> &Arc<dyn Table> {
+        &self.table
+    }
+
     /// Its row space.
     pub fn space(&self) -> SpaceId {
         self.table.space()

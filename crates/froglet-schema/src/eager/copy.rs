@@ -122,6 +122,11 @@ impl Copy {
         &self.source.table
     }
 
+    /// The rows that are made, without indexes.
+    pub fn target_table(&self) -> &Arc<dyn Table> {
+        self.target.table()
+    }
+
     /// The row space that is written.
     pub fn target_space(&self) -> SpaceId {
         self.target.space()

@@ -24,6 +24,7 @@ use crate::def::{ObjectId, TableDef};
 use crate::drawn::Drawn;
 use crate::eager::copy::Copy;
 use crate::error::SchemaError;
+use crate::flip::moved::kept_out_by;
 use crate::lazy_columns::LazyColumns;
 use crate::lazy_rows::LazyRows;
 use crate::lazy_table::LazyTable;
@@ -300,7 +301,7 @@ impl Catalog {
             if left.any(|place| copy.is_changed_since(place, Ts(flip.0 - 1))) {
                 return Err(TxnError::Serialization);
             }
-            self.wait_for_holders(txn, copy, &changes, limits).await?;
+            self.wait_for_holders(txn, to, copy, &changes, limits).await?;
         }
         if let MadeBy::Lazy(lazy) = &to.made
             && changes.len() > 1
@@ -345,18 +346,33 @@ impl Catalog {
     async fn wait_for_holders(
         &self,
         txn: &mut Transaction,
+        to: &CopyTo,
         copy: &Copy,
         changes: &[(RowId, Option<Row>)],
         limits: &Limits,
     ) -> Result<(), TxnError> {
-        for place in changes.iter().filter_map(|(source, _)| copy.place_of(*source)) {
-            loop {
-                let locks = txn.manager().row_locks();
-                let place = (copy.target_space(), place);
-                match locks.other_holder(place, txn.id(), Strength::KeyShare) {
-                    Some(holder) => txn.wait_for(holder, limits).await?,
-                    None => break,
-                }
+        if !txn.manager().row_locks().any(Strength::KeyShare) {
+            return Ok(());
+        }
+        // With its indexes, if it has any: they say what a key is.
+        let is_index = |step: &&Arc<Step>| matches!(step.kind, StepKind::Index { .. });
+        let indexed = to.steps.iter().rfind(is_index).map(|step| &step.table);
+        let table = indexed.unwrap_or_else(|| copy.target_table());
+        let all: Vec<usize> = (0..copy.source_table().layout().columns.len()).collect();
+        for (source, made) in changes {
+            let Some(rid) = copy.place_of(*source) else { continue };
+            let write = match made {
+                None => RowWrite::Delete { rid },
+                Some(values) => RowWrite::Update { rid, columns: &all, values },
+            };
+            let committed = txn.manager().engine().fresh(TxnId(0));
+            let least = kept_out_by(&**table, &committed, &write);
+            let held = |txn: &Transaction| {
+                let place = (copy.target_space(), rid);
+                txn.manager().row_locks().other_holder(place, txn.id(), least)
+            };
+            while let Some(holder) = held(txn) {
+                txn.wait_for(holder, limits).await?;
             }
         }
         Ok(())

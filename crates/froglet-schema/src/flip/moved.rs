@@ -26,7 +26,7 @@ use froglet_engine::{
     BlockRows, ColumnStats, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite,
     Snapshot, Table, Ts, TxnId, WriteStop,
 };
-use froglet_txn::{RowLocks, Strength, TxnManager};
+use froglet_txn::{Strength, TxnManager};
 use parking_lot::RwLock;
 
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
@@ -57,13 +57,15 @@ impl Move {
         *self.copy.write() = None;
     }
 
-    fn row_locks(&self) -> &RowLocks {
-        self.manager.row_locks()
-    }
-
-    /// Holds the row that a row was copied from [V1].
-    fn hold(&self, copy: &Copy, txn: &mut dyn EngineTxn, row: RowId) -> Result<(), WriteStop> {
-        let Some(source) = copy.source_of(row) else { return Ok(()) };
+    /// Holds the row that a row of `table` was copied from [V1].
+    fn hold(
+        &self,
+        copy: &Copy,
+        table: &dyn Table,
+        txn: &mut dyn EngineTxn,
+        write: &RowWrite<'_>,
+    ) -> Result<(), WriteStop> {
+        let Some(source) = copy.source_of(write.rid()) else { return Ok(()) };
         let rows = copy.source_table();
         let lock = [RowWrite::Lock { rid: source }];
         match rows.write(txn, Ts::LATEST, &lock) {
@@ -71,11 +73,37 @@ impl Move {
             // Who has changed it, or taken it away, has done so here, too.
             Ok(()) | Err(_) => {}
         }
-        let place = (rows.space(), source);
-        match self.row_locks().other_holder(place, txn.id(), Strength::KeyShare) {
+        let (place, locks) = ((rows.space(), source), self.manager.row_locks());
+        if !locks.any(Strength::KeyShare) {
+            return Ok(());
+        }
+        let own = self.manager.engine().fresh(txn.id());
+        match locks.other_holder(place, txn.id(), kept_out_by(table, &own, write)) {
             Some(holder) => Err(WriteStop::Busy { holder }),
             None => Ok(()),
         }
+    }
+}
+
+/// Who holds a row at least so keeps a write of it out ([`froglet_txn::rowlocks`]).
+pub(crate) fn kept_out_by(table: &dyn Table, now: &Snapshot, write: &RowWrite<'_>) -> Strength {
+    let (rid, columns, values) = match write {
+        RowWrite::Delete { .. } => return Strength::KeyShare,
+        RowWrite::Lock { .. } => return Strength::Share,
+        RowWrite::Update { rid, columns, values } => (*rid, *columns, *values),
+    };
+    let layout = table.layout();
+    let unique = layout.indexes.iter().filter(|index| index.unique);
+    let mut keys: Vec<usize> = unique.flat_map(|index| layout.key_positions(index)).collect();
+    keys.retain(|key| columns.contains(key));
+    let mut was = Row::new();
+    if keys.is_empty() || !table.read_row(now, rid, &keys, &mut was) {
+        return Strength::Share;
+    }
+    let new = |key: &usize| columns.iter().position(|column| column == key).map(|at| &values[at]);
+    match keys.iter().zip(&was).all(|(key, was)| new(key) == Some(was)) {
+        true => Strength::Share,
+        false => Strength::KeyShare,
     }
 }
 
@@ -94,7 +122,7 @@ impl Table for MovedTable {
     ) -> Result<(), (usize, WriteStop)> {
         let Some(copy) = self.of.under_way() else { return self.table.write(txn, base, writes) };
         for (n, write) in writes.iter().enumerate() {
-            self.of.hold(&copy, txn, write.rid()).map_err(|stop| (n, stop))?;
+            self.of.hold(&copy, &*self.table, txn, write).map_err(|stop| (n, stop))?;
             let written = self.table.write(txn, base, std::slice::from_ref(write));
             written.map_err(|(_, stop)| (n, stop))?;
         }
