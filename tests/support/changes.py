@@ -133,9 +133,10 @@ class RenameTable(Change):
 class SetMethod(Change):
     """Its rows go elsewhere."""
     method: str
+    lazily: bool = None
 
     def sql(self):
-        return f"alter table {self.table} set access method {self.method}"
+        return in_mode(self.lazily, f"alter table {self.table} set access method {self.method}")
 
     def locks(self, state):
         table = state.named(self.table)

@@ -43,6 +43,10 @@ def swap(table, query):
             f"drop table {table}", f"alter table {table}_new rename to {table}")
 
 
+def moved(method, *tables):
+    return tuple(f"alter table {table} set access method {method}" for table in tables)
+
+
 def listed(columns):
     return ", ".join(columns)
 
@@ -81,6 +85,11 @@ CHANGES = {
             " (ol_w_id, ol_d_id, ol_o_id) references orders",),
         undo=("alter table order_line drop constraint order_line_order",),
         is_there="select count(*) > 0 from pg_constraint where conname = 'order_line_order'"),
+    "move": Change(
+        do=moved("disk", "order_line", "district", "history"),
+        undo=moved("memory", "order_line", "district", "history"),
+        is_there="select amname = 'disk' from pg_class c join pg_am a on a.oid = relam"
+                 " where relname = 'order_line'"),
     "copy": Change(
         do=swap("order_line", f"select {listed(COLUMNS['order_line'])}, ol_amount * 0.1 as ol_tax from order_line"),
         undo=("alter table order_line drop column ol_tax",),
@@ -146,7 +155,7 @@ CHANGES |= {f"lazy {kind}": lazily(CHANGES[kind]) for kind in ("copy", "split", 
 TEXTS = ("c_last", "h_data")
 ROWS = ["computed", "column", "index", "unique", "foreign key"]
 TABLES = ["copy", "split", "join", "group", "total"]
-ALL = [name for pair in zip(TABLES, ROWS) for name in pair]
+ALL = [name for pair in zip(TABLES, ROWS) for name in pair] + ["move"]
 LAZY = [f"lazy {kind}" for kind in TABLES]
 
 

@@ -826,7 +826,9 @@ fn step_kind(rows: &dyn Table, def: &TableDef, work: Work) -> StepKind {
                 drawn,
             }
         }
-        Work::Verify(check) => StepKind::Verify { source: positions(rows, check.inputs()), check },
+        Work::Verify(check, demand) => {
+            StepKind::Verify { source: positions(rows, check.inputs()), check, demand }
+        }
         Work::Index(id) => {
             let index = def.index_by_id(id).expect("the edit added the index");
             StepKind::Index {

@@ -31,14 +31,36 @@ pub enum Work {
         /// It is computed after the commit.
         lazily: Option<LazyFill>,
     },
-    /// Check a condition.
-    Verify(Arc<dyn Check>),
+    /// Check a condition, as long as it is demanded.
+    Verify(Arc<dyn Check>, Demand),
     /// Fill an index.
     Index(IndexId),
     /// Verify a foreign key of the new definition, by its constraint's name.
     ForeignKey(String),
     /// The same, of one that holds for all rows as it did: only writers under the older schema are asked.
     KeptForeignKey(String),
+}
+
+/// What of a definition demands that a condition holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Demand {
+    /// The change itself.
+    Change,
+    /// A constraint.
+    Constraint(ObjectId),
+    /// NOT NULL
+    NotNull(ColumnId),
+}
+
+impl Demand {
+    /// Whether a definition demands it still.
+    pub fn is_in(self, def: &TableDef) -> bool {
+        match self {
+            Demand::Change => true,
+            Demand::Constraint(id) => def.constraints.iter().any(|c| c.id == id && !c.not_valid),
+            Demand::NotNull(id) => def.column_by_id(id).is_some_and(|column| column.not_null),
+        }
+    }
 }
 
 impl Work {
@@ -161,7 +183,7 @@ pub fn add_column(
     if let (Fill::Constant(Value::Null), true) = (&fill, new.not_null) {
         let name = new.name.clone();
         let error = not_null_violation(&def.name, &name);
-        edited.work.push(Work::Verify(Arc::new(NoRows(error))));
+        edited.work.push(Work::Verify(Arc::new(NoRows(error)), Demand::NotNull(id)));
     }
     if let Fill::Compute(transform, lazily) = fill {
         edited.work.push(Work::Fill { target: id, transform, not_null: new.not_null, lazily });
@@ -317,7 +339,8 @@ pub fn alter_types(
     for check in checks {
         let mut inputs = check.inputs().to_vec();
         new_ids.renumber(&mut inputs);
-        edited.work.push(Work::Verify(Arc::new(Renumbered { check, inputs })));
+        let check = Arc::new(Renumbered { check, inputs });
+        edited.work.push(Work::Verify(check, Demand::Change));
     }
     for index in &mut edited.def.indexes {
         new_ids.renumber(&mut index.notes.include);
@@ -369,7 +392,7 @@ pub fn set_not_null(
         ));
     }
     if let (false, Some(check)) = (was, check) {
-        edited.work.push(Work::Verify(check));
+        edited.work.push(Work::Verify(check, Demand::NotNull(id)));
     }
     Ok(edited)
 }
@@ -591,7 +614,7 @@ pub fn add_constraint(
             let one: Vec<String> = if columns.len() == 1 { columns } else { vec![] };
             let name = name.unwrap_or_else(|| choose_name(&def.name, &one, "check", &taken));
             if let Some(check) = check {
-                edited.work.push(Work::Verify(check));
+                edited.work.push(Work::Verify(check, Demand::Constraint(id)));
             }
             (name, ConstraintKind::Check(CheckDef { expression, columns: ids }))
         }
@@ -638,8 +661,9 @@ pub(crate) fn set_key_not_null(edited: &mut Edited, column: &str) -> Result<(), 
     let table = edited.def.name.clone();
     let target = column_mut(&mut edited.def, column)?;
     if !std::mem::replace(&mut target.not_null, true) {
-        let check = NotNull { column: [target.id], error: not_null_violation(&table, column) };
-        edited.work.push(Work::Verify(Arc::new(check)));
+        let id = target.id;
+        let check = NotNull { column: [id], error: not_null_violation(&table, column) };
+        edited.work.push(Work::Verify(Arc::new(check), Demand::NotNull(id)));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use froglet_engine::SqlState;
 
 use crate::change::{Check, NewConstraint};
 use crate::def::{ConstraintDef, ConstraintKind, ObjectId, TableDef, Timing};
-use crate::edit::{Edited, NextId, Surroundings, Work, add_constraint, set_key_not_null};
+use crate::edit::{Demand, Edited, NextId, Surroundings, Work, add_constraint, set_key_not_null};
 use crate::error::SchemaError;
 
 /// ADD CONSTRAINT … NOT VALID. Writers obey it from now on.
@@ -31,10 +31,11 @@ pub fn validate_constraint(
     let mut edited = Edited::of(def);
     let found = edited.def.constraints.iter_mut().find(|c| c.name == name);
     let constraint = found.ok_or(SchemaError::Stale)?;
+    let demand = Demand::Constraint(constraint.id);
     if std::mem::replace(&mut constraint.not_valid, false) {
         match &constraint.kind {
             ConstraintKind::ForeignKey(_) => edited.work.push(Work::ForeignKey(name.to_owned())),
-            _ => edited.work.extend(check.map(Work::Verify)),
+            _ => edited.work.extend(check.map(|check| Work::Verify(check, demand))),
         }
     }
     Ok(edited)

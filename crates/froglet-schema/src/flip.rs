@@ -41,7 +41,7 @@ use crate::flip::carry::{Follows, NO_LONGER_ITS};
 use crate::local::{Changed, Changes, local, local_mut};
 use crate::migration::Migration;
 use crate::status::MigrationPhase;
-use crate::step::StepKind;
+use crate::step::{Step, StepKind};
 
 /// What every writer looks at when it commits.
 #[derive(Default)]
@@ -173,12 +173,16 @@ impl Catalog {
         CrashPoint::LastCaptureDone.reached();
         self.ask_own_writes(txn, &migrations)?;
         for migration in &migrations {
-            // What does not hold of rows that are no more keeps nobody from committing.
-            let is_demanded = |changes: &Changes| {
-                changes.ask(migration.table_id, migration.space()) || changes.notes.is_revert()
+            // What does not hold of rows that are no more, or is not demanded any more, keeps nobody from committing.
+            let asked = |changes: &Changes| {
+                let (table, is_revert) = (migration.table_id, changes.notes.is_revert());
+                let def = changes.objects.get(&table).and_then(|changed| changed.as_ref()?.table());
+                let def = def.filter(|_| !is_revert).map(|version| version.def.clone());
+                (is_revert || changes.ask(table, migration.space())).then_some(def)
             };
-            if local(txn).is_some_and(|own| is_demanded(&own.changes)) {
-                migration.verify_at_flip()?;
+            if let Some(def) = local(txn).and_then(|own| asked(&own.changes)) {
+                let is_asked = |step: &Step| def.as_ref().is_none_or(|d| step.is_demanded_by(d));
+                migration.verify_at_flip(&is_asked)?;
             }
             self.ended_migrations.record(txn, &migration.status_if_done())?;
         }

@@ -16,7 +16,7 @@ use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::{Check, CompiledError, LazyFill, Transform};
 use crate::course::{ended, rolled_back};
 use crate::def::{ObjectId, TableDef};
-use crate::edit::{self, Edited, Work};
+use crate::edit::{self, Demand, Edited, Work};
 use crate::error::SchemaError;
 use crate::lazy::batch_with;
 use crate::lazy_columns::{Filling, LazyColumn, LazyColumnDef, LazyColumns};
@@ -113,7 +113,7 @@ impl Catalog {
             };
             let rows = self.open_table(&before.def)?;
             let source = positions(&*rows, check.inputs());
-            let kind = StepKind::Verify { source, check: Arc::new(check) };
+            let kind = StepKind::Verify { source, check: Arc::new(check), demand: Demand::Change };
             let step = Step::new(kind, rows, since, self.engine().clone());
             self.run_step(txn, scope, def, step).await?;
         }

@@ -19,7 +19,7 @@ use crate::apply::Scope;
 use crate::catalog::Catalog;
 use crate::change::{Check, LazyQuery, LazyVerify, RowQuery};
 use crate::def::{ForeignKeyDef, ObjectId, TableDef};
-use crate::edit::{Edited, Work};
+use crate::edit::{Demand, Edited, Work};
 use crate::error::SchemaError;
 use crate::lazy::LazyMigration;
 use crate::step::{Step, StepKind, positions};
@@ -59,7 +59,8 @@ impl Catalog {
             self.store.lock(txn, table, scope.limits).await?;
             let def = scope.table(table)?.def.clone();
             let rows = self.open_table(&def)?;
-            let kind = StepKind::Verify { source: positions(&*rows, check.inputs()), check };
+            let source = positions(&*rows, check.inputs());
+            let kind = StepKind::Verify { source, check, demand: Demand::Change };
             let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
             self.run_step(txn, scope, &def, step).await?;
             scope.view = self.view(txn);
@@ -155,7 +156,7 @@ pub(crate) fn implied(
     let mut verified = 0;
     for work in &edited.work {
         match work {
-            Work::Verify(_) => {
+            Work::Verify(..) => {
                 verified += 1;
                 if verified > new.len() {
                     return Err(not_lazily("The condition has to be checked for every row"));

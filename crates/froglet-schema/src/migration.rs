@@ -522,14 +522,14 @@ impl Migration {
     }
 
     /// The last word before the commit: writers stand still, capture is paused and caught up.
-    pub fn verify_at_flip(&self) -> Result<(), SchemaError> {
-        self.remember(self.verify_steps())
+    pub fn verify_at_flip(&self, is_asked: &dyn Fn(&Step) -> bool) -> Result<(), SchemaError> {
+        self.remember(self.verify_steps(is_asked))
     }
 
-    fn verify_steps(&self) -> Result<(), SchemaError> {
+    fn verify_steps(&self, is_asked: &dyn Fn(&Step) -> bool) -> Result<(), SchemaError> {
         let steps = self.steps();
         let _still = self.applying.lock();
-        for step in &steps {
+        for step in steps.iter().filter(|step| is_asked(step)) {
             if let StepKind::Child(watch) = &step.kind
                 && watch.take_dirty()
             {

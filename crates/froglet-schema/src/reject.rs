@@ -73,7 +73,7 @@ impl Catalog {
 /// A writer's rows against one step. `now`: what is committed, and the writer's own.
 fn refuse(step: &Step, own: &Snapshot, now: &Snapshot, rows: &[RowId]) -> Result<(), SchemaError> {
     match &step.kind {
-        StepKind::Verify { source, check } => {
+        StepKind::Verify { source, check, .. } => {
             verify_rows(&*step.table, own, rows, source, &**check)
         }
         StepKind::Child(watch) => watch.verify_own(&*step.table, (own, now), rows),

@@ -37,6 +37,7 @@ use crate::def::{ConstraintKind, ForeignKeyDef, ObjectId, TableDef};
 use crate::derive::Derivation;
 use crate::drawn::Drawn;
 use crate::eager::copy::Copy;
+use crate::edit::Demand;
 use crate::error::SchemaError;
 use crate::front::Front;
 use crate::migration::Migration;
@@ -67,6 +68,8 @@ pub enum StepKind {
         source: Vec<usize>,
         /// The condition.
         check: Arc<dyn Check>,
+        /// Why.
+        demand: Demand,
     },
     /// Enters rows into a new index.
     Index {
@@ -368,6 +371,18 @@ impl Step {
         self.rejects.load(Ordering::SeqCst)
     }
 
+    /// Whether it is to hold for rows under a definition: what the same transaction has taken back, nobody demands.
+    pub(crate) fn is_demanded_by(&self, def: &TableDef) -> bool {
+        match &self.kind {
+            StepKind::Verify { demand, .. } => demand.is_in(def),
+            StepKind::Index { position, .. } => {
+                def.index_by_id(self.table.layout().indexes[*position].id).is_some()
+            }
+            StepKind::Child(watch) => watch.is_of(def),
+            _ => true,
+        }
+    }
+
     /// Whether it looks at a column that one of these fills.
     pub(crate) fn reads_filled(&self, before: &[Arc<Step>]) -> bool {
         let columns = &self.table.layout().columns;
@@ -491,7 +506,7 @@ impl Step {
                 Ok(table
                     .migrate_block(owner, self.since, block, rows, source, target, &mut fill)?)
             }
-            StepKind::Verify { source, check } => {
+            StepKind::Verify { source, check, .. } => {
                 self.verify(owner, block, rows, source, &mut |batch, violations| {
                     let holds = check.eval(&batch.batch)?;
                     for (i, rid) in batch.rids.iter().enumerate() {

@@ -124,10 +124,13 @@ impl Ddl<'_> {
         column: &NewColumn,
     ) -> Result<Option<LazyFill>, SqlError> {
         let name = &column.name;
-        // Writers of what a new table is made of follow into it, and know nothing of the column.
-        let choice = match self.catalog.latest().tables.contains_key(&table.id) {
-            true => Choice::of(self.migration, &computation, name)?,
-            false => Choice::Eager("its table is made by the same transaction"),
+        // Writers who follow to rows that are made know nothing of the column.
+        let choice = match self.catalog.latest().tables.get(&table.id) {
+            Some(known) if known.def.space == table.space => {
+                Choice::of(self.migration, &computation, name)?
+            }
+            Some(_) => Choice::Eager("its table's rows are replaced by the same transaction"),
+            None => Choice::Eager("its table is made by the same transaction"),
         };
         self.options.is_hybrid = self.migration == Mode::Hybrid;
         if self.migration != Mode::Eager {

@@ -448,7 +448,7 @@ pub(crate) async fn carry_rows(
             }
             Ok(())
         }
-        StepKind::Verify { source, check } => {
+        StepKind::Verify { source, check, .. } => {
             Ok(verify_rows(&*step.table, &snapshot, rows, source, &**check)?)
         }
         StepKind::Index { position, .. } => {

@@ -15,7 +15,8 @@
 //!     froglet-sql), and finds the row where it is.
 //! V3: who has not waited, since it came to the row of the old space after the other had ended, is told by the row of
 //!     the new space when it is carried over: that has changed since the flip.
-//! V4: it is over when no snapshot is older than the flip. From then on the table is what stands behind this.
+//! V4: a row that has moved twice is held in all three places.
+//! V5: it is over when no snapshot is older than the flip. From then on the table is what stands behind this.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -40,6 +41,8 @@ pub(crate) struct Move {
     ts: Ts,
     manager: Arc<TxnManager>,
     copy: RwLock<Option<Arc<Copy>>>,
+    /// The rows that were copied, behind a move of theirs that is not over.
+    source: Arc<dyn Table>,
     is_over: AtomicBool,
 }
 
@@ -66,7 +69,7 @@ impl Move {
         write: &RowWrite<'_>,
     ) -> Result<(), WriteStop> {
         let Some(source) = copy.source_of(write.rid()) else { return Ok(()) };
-        let rows = copy.source_table();
+        let rows = &self.source;
         let lock = [RowWrite::Lock { rid: source }];
         match rows.write(txn, Ts::LATEST, &lock) {
             Err((_, stop @ (WriteStop::Busy { .. } | WriteStop::Engine(_)))) => return Err(stop),
@@ -133,7 +136,7 @@ impl Table for MovedTable {
         let here = self.table.changer(rid, columns, own);
         here.or_else(|| {
             let copy = self.of.under_way()?;
-            let (source, there) = (copy.source_of(rid)?, copy.source_table());
+            let (source, there) = (copy.source_of(rid)?, &self.of.source);
             let layout = self.table.layout();
             let column = |at: &usize| there.layout().position(layout.columns[*at].id);
             let columns: Vec<usize> = columns.iter().filter_map(column).collect();
@@ -287,6 +290,7 @@ impl Catalog {
             let of = Arc::new(Move {
                 ts,
                 manager: self.manager().clone(),
+                source: self.with_move(copy.source_table().clone()),
                 copy: RwLock::new(Some(copy)),
                 is_over: AtomicBool::new(false),
             });
@@ -305,7 +309,7 @@ impl Catalog {
         }
     }
 
-    /// Moves that no snapshot is older than are over [V4].
+    /// Moves that no snapshot is older than are over [V5].
     pub(crate) fn end_moves(&self, oldest: Ts) {
         if self.moves.read().is_empty() {
             return;

@@ -13,7 +13,7 @@ use crate::catalog::CatalogVersion;
 use crate::def::TableDef;
 use crate::flip::carry::{CopyTo, Flip, MadeBy};
 use crate::local::{Changed, Changes};
-use crate::step::StepKind;
+use crate::step::{Step, StepKind};
 use crate::target::Maker;
 
 /// The flips of the tables that there were.
@@ -33,7 +33,10 @@ pub(crate) fn flips<'a>(
             }
             Some(_) => (None, Vec::new()),
         };
-        let steps = changes.steps_of(was.space).to_vec();
+        let mut steps = changes.steps_of(was.space).to_vec();
+        if let Some(is) = is {
+            steps.retain(|step| step.is_demanded_by(&is.def));
+        }
         let lazy_columns = changes.lazy_columns.get(id).cloned().unwrap_or_default();
         Flip { table: *id, ts, steps, lazy_columns, refuses, copies }
     })
@@ -80,6 +83,8 @@ impl Changes {
     /// The rows of a table that has moved, where they are now; `None` if it has done so more than once.
     fn moved_copy(&self, was: &TableDef, is: &TableDef) -> Option<CopyTo> {
         let made = MadeBy::Copy(self.move_out_of(was.space, is)?.clone());
-        Some(CopyTo { made, table: is.id, steps: self.steps_of(is.space).to_vec() })
+        let demanded = |step: &&Arc<Step>| step.is_demanded_by(is);
+        let steps = self.steps_of(is.space).iter().filter(demanded).cloned().collect();
+        Some(CopyTo { made, table: is.id, steps })
     }
 }

@@ -16,6 +16,7 @@ use crate::apply::Stop;
 use crate::context::SessionFunctions;
 use crate::ddl::Ddl;
 use crate::error::SqlError;
+use crate::lazy_query::{Mode, refused};
 use crate::storage_options::is_keyword;
 
 const OPTION: &str = "\u{1}using";
@@ -147,6 +148,14 @@ impl Ddl<'_> {
         method: String,
     ) -> Result<(), Stop> {
         let home = self.home(Some(method))?;
+        let def = &self.table_by_id(table)?.def;
+        if matches!(self.migration, Mode::Lazy | Mode::Hybrid) && def.space.home() != home {
+            let message = format!("table \"{}\" cannot be moved lazily", def.name);
+            let why = "its rows are copied before the commit";
+            return Err(refused(message, why)
+                .hint("Set froglet.migration to auto or eager.")
+                .into());
+        }
         self.apply(Change::SetHome { table, home }).await?;
         Ok(())
     }
