@@ -312,3 +312,38 @@ M> select count(*) from n
     1
 M> select * from t
     1
+
+== what was demanded before the move is demanded of who follows
+setup> create table t (id int primary key, v int); insert into t values (1, 10)
+W> begin
+W> insert into t values (2, 200)
+X> begin
+X> insert into t values (3, 30)
+M> begin
+M> alter table t add constraint small check (v < 100)
+M> alter table t add column w int generated always as (v + 1) stored
+M> alter table t set access method disk
+M> commit
+    COMMIT
+W> commit
+    ERROR 23514
+X> commit
+    COMMIT
+M> select * from t order by id
+    1|10|11, 3|30|31
+
+== of rows that follow into a copy nothing is demanded that the table which is gone had
+setup> create table p (id int primary key); create table t (id int primary key, v int); insert into t values (1, 10)
+W> begin
+W> insert into t values (2, 200)
+M> begin
+M> alter table t add constraint small check (v < 100)
+M> alter table t add foreign key (v) references p not valid
+M> create table n as select * from t
+M> drop table t
+M> commit
+    COMMIT
+W> commit
+    COMMIT
+M> select * from n order by id
+    1|10, 2|200

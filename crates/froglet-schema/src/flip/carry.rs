@@ -113,10 +113,14 @@ impl MadeBy {
 /// The version of rows that have gone elsewhere: no schema version is newer.
 pub(crate) const NO_LONGER_ITS: Ts = Ts::LATEST;
 
-/// Whether a step is asked again where the rows have gone: a foreign key, whose tables may all be elsewhere.
-fn is_asked_of_copies(step: &Step, flip: &Flip) -> bool {
-    let is_key = matches!(step.kind, StepKind::Child(_) | StepKind::Parent(_));
-    is_key && flip.copies.iter().any(|to| to.made.is_move())
+/// Whether a step is of rows that have gone elsewhere: the copy may have been made of a column that was filled before,
+/// and of a table that is still there something may have been demanded. Keys are asked where the rows have gone.
+fn is_asked_of_copied(step: &Step, flip: &Flip) -> bool {
+    match step.kind {
+        StepKind::Fill { .. } => true,
+        StepKind::Verify { .. } => flip.copies.iter().any(|to| to.made.is_move()),
+        _ => false,
+    }
 }
 
 /// When a writer's rows follow.
@@ -264,8 +268,7 @@ impl Catalog {
                 if let Some(to) = flip.copies.iter().find(is_it) {
                     self.carry_to_copy(txn, to, flip.ts, &rows, children, limits).await?;
                 }
-            } else if !is_asked_of_copies(step, flip) {
-                // The copy may have been made of a column that was filled before.
+            } else if is_asked_of_copied(step, flip) {
                 carry_rows(txn, step, None, &rows, None, limits).await?;
             }
         }
