@@ -57,9 +57,11 @@ def test_history(froglet, postgres, mode):
     assert counts["not modelled"] <= 1 + HISTORIES // 50
     assert ("lazy" in mode) == (counts["made lazily"] > 0)
     assert mode != "lazy" or counts["by pairs"]
-    allowed = sum(counts[name] for name in ("deadlock", "followed", "owner of units", "new parent",
+    allowed = sum(counts[name] for name in ("followed", "owner of units", "new parent",
                                             "told early", "older schema", "at its snapshot"))
     assert allowed <= 3 + HISTORIES // 5, counts
+    # Two that write several rows in other orders meet so in PostgreSQL, too.
+    assert counts["deadlock"] <= 3 + HISTORIES // 5, counts
 
 
 # Traffic ------------------------------------------------------------------------------------------
