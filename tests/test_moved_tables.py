@@ -131,6 +131,8 @@ def test_said_or_refused(froglet):
             connection.execute("reset role; reset froglet.migration")
             assert method_of(connection) == "heap"
         connection.execute("alter table if exists nothing set access method disk")
+        plan = "\n".join(line for line, in connection.execute("explain alter table t set access method disk"))
+        assert "SET ACCESS METHOD disk" in plan and "written elsewhere" in plan and method_of(connection) == "heap"
         connection.execute("alter table t set access method heap")
         connection.execute("create materialized view counts as select parent, count(*) from t group by parent")
         connection.execute("alter materialized view counts set access method disk")
@@ -141,13 +143,20 @@ def test_said_or_refused(froglet):
         assert connection.execute("select sum(extra) from t").fetchone() == (140_000,)
 
 
-def test_a_move_is_reverted_and_looked_past(froglet):
+def test_a_move_is_reverted_and_looked_past(start):
+    froglet = start(arguments=("--set", "froglet.retention=1min"))
     froglet.psql(SCHEMA)
     with froglet.connect() as connection:
         before = same(connection)
+        time.sleep(1.5)
+        [at] = connection.execute("select clock_timestamp()").fetchone()
+        time.sleep(1.5)
         connection.execute("alter table t set access method disk")
         change = connection.execute("select max(id) from froglet.schema_changes").fetchone()[0]
         connection.execute("update t set price = 0 where id <= 10")
+        connection.execute(f"set froglet.as_of = '{at}'")
+        assert connection.execute(SAME[0]).fetchall() == before[0] and method_of(connection) == "heap"
+        connection.execute("reset froglet.as_of")
         connection.execute(f"select froglet.revert_migration({change})")
         assert method_of(connection) == "heap"
         assert connection.execute("select sum(price) from t where id <= 10").fetchone() == (0,)
@@ -282,3 +291,23 @@ def test_what_a_move_has_made_goes_with_it(froglet):
     with froglet.connect() as connection:
         assert same(connection) == before and method_of(connection) == "heap"
     wait_until(lambda: spaces_of(froglet, "disk") == tables, "what was made is gone")
+
+
+def test_long_rows_move_in_little_memory(start):
+    """Rows of 9 kB: a block of them is 72 MB."""
+    server = start(arguments=["--memory-limit", "128MB"])
+    with server.connect() as connection, server.watched_memory() as most:
+        connection.execute("create table t (id int primary key, s text) using disk")
+        for first in range(1, 20_000, 1000):
+            connection.execute("insert into t select g, repeat(chr(65 + g %% 26), 9000) from generate_series(%s, %s) g",
+                               [first, first + 999])
+        # It does not fit; nothing is lost, and nothing is left.
+        with pytest.raises(errors.OutOfMemory):
+            connection.execute("alter table t set access method memory")
+        assert method_of(connection) == "disk"
+        connection.execute("delete from t where id > 4000")
+        connection.execute("alter table t set access method memory")
+        assert method_of(connection) == "heap"
+        connection.execute("alter table t set access method disk")
+        assert connection.execute("select count(*), sum(length(s)) from t").fetchone() == (4000, 36_000_000)
+    assert most[0] < 2 * 128 << 20, most[0] >> 20

@@ -16,6 +16,7 @@ use froglet_txn::{Isolation, Transaction, TxnManager};
 use parking_lot::Mutex;
 
 use crate::error::SchemaError;
+use crate::rows::read_rows;
 
 /// What makes the rows of a target, as its owner meets it.
 pub(crate) trait Maker: Send + Sync {
@@ -37,6 +38,8 @@ pub(crate) struct Target {
     /// Of an owner whose snapshot stays.
     pub fixed: Option<Fixed>,
     rows: AtomicU64,
+    /// Rows of a source that are read at once.
+    part_rows: OnceLock<usize>,
 }
 
 /// A table that the rows of a target are made of.
@@ -90,7 +93,8 @@ impl Target {
             view_ts: OnceLock::new(),
         });
         let (owner, manager) = (txn.id(), txn.manager().clone());
-        Target { owner, manager, table, fixed, rows: AtomicU64::new(0) }
+        let (rows, part_rows) = (AtomicU64::new(0), OnceLock::new());
+        Target { owner, manager, table, fixed, rows, part_rows }
     }
 
     /// Its rows.
@@ -212,6 +216,39 @@ impl Target {
         Ok((read, rows.filter(is_changed).collect()))
     }
 
+    /// The same of a part of a block, from a row on, and where the next part begins, if there is one: about a megabyte of
+    /// long rows.
+    pub fn scan_part(
+        &self,
+        source: &Source,
+        from: RowId,
+        columns: &[usize],
+    ) -> Result<(BlockRows, Vec<RowId>, Option<RowId>), EngineError> {
+        let snapshot = self.scan_snapshot();
+        let (table, snapshot) = match &snapshot {
+            Some(snapshot) => (&source.seen, snapshot.clone()),
+            None => (&source.table, self.manager.engine().fresh(self.owner)),
+        };
+        let rows = match table.has_parts() {
+            true => ROWS_PER_BLOCK,
+            false => *self.part_rows.get_or_init(|| rows_of_part(&**table)),
+        };
+        let (read, next) = match rows {
+            ROWS_PER_BLOCK => table.read_part(&snapshot, from, columns)?,
+            rows => {
+                let end = (from.slot() + rows).min(ROWS_PER_BLOCK);
+                let part = (from.slot()..end).map(|slot| RowId::of(from.block(), slot));
+                let read = read_rows(&**table, &snapshot, &part.collect::<Vec<_>>(), columns);
+                (read, (end < ROWS_PER_BLOCK).then(|| RowId::of(from.block(), end)))
+            }
+        };
+        let end = next.map_or(ROWS_PER_BLOCK, RowId::slot);
+        let part = (from.slot()..end).map(|slot| RowId::of(from.block(), slot));
+        let is_changed =
+            |rid: &RowId| self.fixed.is_some() && source.seen.changed_since(*rid, snapshot.ts);
+        Ok((read, part.filter(is_changed).collect(), next))
+    }
+
     /// The snapshot in which the sources are read, if it stays and the scan is not over.
     pub fn scan_snapshot(&self) -> Option<Arc<Snapshot>> {
         self.fixed.as_ref()?.snapshot.lock().clone()
@@ -276,6 +313,15 @@ impl Target {
         }
         Ok(changed)
     }
+}
+
+/// So many bytes of rows are read and written at once, about.
+const PART_BYTES: u64 = 1 << 20;
+
+/// Rows of a part of a block of a table.
+fn rows_of_part(table: &dyn Table) -> usize {
+    let row_bytes = (table.bytes_estimate() / table.row_estimate().max(1)).max(1);
+    usize::try_from(PART_BYTES / row_bytes).map_or(ROWS_PER_BLOCK, |n| n.clamp(16, ROWS_PER_BLOCK))
 }
 
 /// Nobody but the maker and the owner writes to the rows.

@@ -21,6 +21,7 @@ use crate::lazy_column::{self, Choice, From, constrained, depends_on};
 use crate::lazy_query::Mode;
 use crate::resolve::Names;
 use crate::settings::{Hot, Settings};
+use crate::syntax::access_method;
 use crate::table_query::{self, Lazily, MadeTable};
 use crate::types;
 
@@ -32,6 +33,7 @@ enum Kind {
     Column,
     Index,
     Table,
+    Move,
 }
 
 impl Kind {
@@ -41,7 +43,7 @@ impl Kind {
             Kind::Verify => "verify",
             Kind::Column => "column",
             Kind::Index => "index",
-            Kind::Table => "table",
+            Kind::Table | Kind::Move => "table",
         }
     }
 
@@ -52,6 +54,7 @@ impl Kind {
             Kind::Column => "one column of every row is computed; the others are shared",
             Kind::Index => "every row is entered into an index",
             Kind::Table => "every row is read, and rows of a new table are written",
+            Kind::Move => "every row is read, written elsewhere, and entered into every index",
         }
     }
 
@@ -63,6 +66,7 @@ impl Kind {
             Kind::Verify => 20e6,
             Kind::Column => 12e6,
             Kind::Index | Kind::Table => 2e6,
+            Kind::Move => 3e5,
         };
         rows as f64 / per_second
     }
@@ -261,6 +265,11 @@ fn kinds(
     wanted: Mode,
 ) -> Result<Vec<Action>, SqlError> {
     use AlterTableOperation as Op;
+    if let Some(method) = access_method::of(operation) {
+        let is_there = access_method::named(&method) == Some(table.def.space.home());
+        let kind = if is_there { Kind::Metadata } else { Kind::Move };
+        return Ok(vec![Action::new(format!("SET ACCESS METHOD {method}"), kind)]);
+    }
     let kind = match operation {
         Op::AddColumn { column_def, .. } => {
             return add_column(session, table, operation, column_def, wanted);

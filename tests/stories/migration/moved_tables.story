@@ -347,3 +347,26 @@ W> commit
     COMMIT
 M> select * from n order by id
     1|10, 2|200
+
+== the rows that were left are freed under who holds one of them
+setup> create table t (id int primary key, v int); insert into t values (1, 10), (2, 20)
+setup> create table d (id int primary key, v int) using disk; insert into d values (1, 10), (2, 20)
+R> begin isolation level repeatable read
+R> select * from t join d using (id) order by id
+    1|10|10, 2|20|20
+M> alter table t set access method disk
+M> alter table d set access method memory
+X> begin
+X> update t set v = v + 1 where id = 1
+X> update d set v = v + 1 where id = 1
+R> select * from t join d using (id) order by id
+    1|10|10, 2|20|20
+R> commit
+M> select pg_sleep(0.5)
+X> update t set v = v + 1 where id = 2
+X> update d set v = v + 1 where id = 2
+X> commit
+    COMMIT
+server> \kill
+M> select t.*, d.v from t join d using (id) order by 1
+    1|11|11, 2|21|21

@@ -31,6 +31,7 @@ use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
 use froglet_engine::id::ROWS_PER_BLOCK;
@@ -71,6 +72,8 @@ pub struct Copy {
     sources: Mutex<Option<Places>>,
     /// They will.
     is_move: bool,
+    /// What places take.
+    bytes: AtomicU64,
     /// Of source rows of which a row may be made: prints of what their drawn values were computed of beside, if the
     /// query draws any [T6].
     draws: Mutex<HashMap<RowId, u64>>,
@@ -99,6 +102,7 @@ impl Copy {
             places: Places::default(),
             sources: Mutex::default(),
             is_move: false,
+            bytes: AtomicU64::new(0),
             draws: Mutex::default(),
             printer: RandomState::new(),
         }
@@ -145,14 +149,20 @@ impl Copy {
     /// Copies a block: the scan. Returns how many source rows there were.
     pub fn run_block(&self, number: u32) -> Result<u64, SchemaError> {
         let latch = self.places.of_block(number);
-        let places = latch.lock();
-        let (read, changed) = self.target.scan_block(&self.source, number, &self.inputs)?;
-        let rows = (0..ROWS_PER_BLOCK).map(|slot| RowId::of(number, slot));
-        self.place(&mut [(number, places)], rows, &read)?;
-        if let Some(waiting) = &mut *self.waiting.lock() {
-            waiting.extend(changed);
+        let mut latched = [(number, latch.lock())];
+        let (mut from, mut rows) = (Some(RowId::of(number, 0)), 0);
+        while let Some(at) = from {
+            let (read, changed, next) = self.target.scan_part(&self.source, at, &self.inputs)?;
+            let end = next.map_or(ROWS_PER_BLOCK, RowId::slot);
+            let part = (at.slot()..end).map(|slot| RowId::of(number, slot));
+            self.place(&mut latched, part, &read)?;
+            if let Some(waiting) = &mut *self.waiting.lock() {
+                waiting.extend(changed);
+            }
+            rows += read.rids.len() as u64;
+            from = next;
         }
-        Ok(read.rids.len() as u64)
+        Ok(rows)
     }
 
     /// Brings target rows in line with the latest committed version of these source rows, ascending:
@@ -258,13 +268,14 @@ impl Copy {
         let rids = self.target.write(&writes, || Ok(()))?;
         CrashPoint::CopyWritten.reached();
 
-        let sources = self.sources.lock();
+        let (sources, mut taken) = (self.sources.lock(), 0);
         for ((in_block, source), rid) in new_places.into_iter().zip(rids) {
-            latched[in_block].1.set(source, Some(rid));
+            taken += latched[in_block].1.set(source, Some(rid));
             if let Some(sources) = &*sources {
-                sources.set(rid, Some(source));
+                taken += sources.set(rid, Some(source));
             }
         }
+        self.take_memory(taken);
         for ((in_block, source), rid) in gone_places.into_iter().zip(&writes.gone) {
             latched[in_block].1.set(source, None);
             if let Some(sources) = &*sources {
@@ -394,6 +405,14 @@ impl Copy {
         self.target.is_changed_since(target, ts)
     }
 
+    /// Puts what places take on the account of the memory limit.
+    fn take_memory(&self, bytes: usize) {
+        if bytes > 0 {
+            self.target.manager.engine().borrow_memory_anyway(bytes as u64);
+            self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+    }
+
     /// The source row of a target row.
     pub fn source_of(&self, target: RowId) -> Option<RowId> {
         if self.sources.lock().is_none() {
@@ -403,13 +422,19 @@ impl Copy {
             let sources = Places::default();
             for (number, places) in latched.iter().enumerate() {
                 let number = u32::try_from(number).expect("a space has at most 2^32 blocks");
-                for (slot, rid) in places.iter() {
-                    sources.set(rid, Some(RowId::of(number, slot)));
-                }
+                let set = |(slot, rid)| sources.set(rid, Some(RowId::of(number, slot)));
+                self.take_memory(places.iter().map(set).sum());
             }
             *self.sources.lock() = Some(sources);
         }
         self.sources.lock().as_ref()?.get(target)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let bytes = self.bytes.load(Ordering::Relaxed);
+        self.target.manager.engine().return_memory(bytes);
     }
 }
 

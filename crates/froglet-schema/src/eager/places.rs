@@ -20,12 +20,16 @@ impl BlockPlaces {
         Some(places[row.slot()]).filter(|place| *place != NOWHERE)
     }
 
-    /// Enters the row of a row, or that there is none any more.
-    pub fn set(&mut self, row: RowId, place: Option<RowId>) {
-        if place.is_some() || self.0.is_some() {
-            let places = self.0.get_or_insert_with(|| Box::new([NOWHERE; ROWS_PER_BLOCK]));
-            places[row.slot()] = place.unwrap_or(NOWHERE);
-        }
+    /// Enters the row of a row, or that there is none any more. Returns how many bytes that took.
+    pub fn set(&mut self, row: RowId, place: Option<RowId>) -> usize {
+        let bytes = match (&self.0, place) {
+            (None, None) => return 0,
+            (None, Some(_)) => size_of::<[RowId; ROWS_PER_BLOCK]>(),
+            (Some(_), _) => 0,
+        };
+        let places = self.0.get_or_insert_with(|| Box::new([NOWHERE; ROWS_PER_BLOCK]));
+        places[row.slot()] = place.unwrap_or(NOWHERE);
+        bytes
     }
 
     /// All of them.
@@ -55,14 +59,13 @@ impl Places {
 
     /// The row of a row.
     pub fn get(&self, row: RowId) -> Option<RowId> {
-        let places = self.0.read().get(row.block() as usize)?.clone();
-        let place = places.lock().get(row);
-        place
+        let blocks = self.0.read();
+        blocks.get(row.block() as usize)?.lock().get(row)
     }
 
-    /// Enters the row of a row, or that there is none any more.
-    pub fn set(&self, row: RowId, place: Option<RowId>) {
-        self.of_block(row.block()).lock().set(row, place);
+    /// As [`BlockPlaces::set`].
+    pub fn set(&self, row: RowId, place: Option<RowId>) -> usize {
+        self.of_block(row.block()).lock().set(row, place)
     }
 
     /// Those of every block, to be locked.
@@ -79,10 +82,10 @@ mod tests {
     fn a_row_has_one_place_or_none() {
         let (places, row, other) = (Places::default(), RowId::of(3, 7), RowId::of(3, 8));
         assert_eq!(places.get(row), None);
-        places.set(row, None);
+        assert_eq!(places.set(row, None), 0);
         assert_eq!(places.of_block(3).lock().iter().count(), 0);
-        places.set(row, Some(RowId(1)));
-        places.set(other, Some(RowId(0)));
+        assert_eq!(places.set(row, Some(RowId(1))), 8 * ROWS_PER_BLOCK);
+        assert_eq!(places.set(other, Some(RowId(0))), 0);
         assert_eq!((places.get(row), places.get(other)), (Some(RowId(1)), Some(RowId(0))));
         places.set(row, None);
         assert_eq!(places.get(row), None);

@@ -71,10 +71,11 @@ impl Move {
         let Some(source) = copy.source_of(write.rid()) else { return Ok(()) };
         let rows = &self.source;
         let lock = [RowWrite::Lock { rid: source }];
-        match rows.write(txn, Ts::LATEST, &lock) {
-            Err((_, stop @ (WriteStop::Busy { .. } | WriteStop::Engine(_)))) => return Err(stop),
-            // Who has changed it, or taken it away, has done so here, too.
-            Ok(()) | Err(_) => {}
+        // Who has changed it, or taken it away, has done so here, too.
+        if let Err((_, stop @ (WriteStop::Busy { .. } | WriteStop::Engine(_)))) =
+            rows.write(txn, Ts::LATEST, &lock)
+        {
+            return Err(stop);
         }
         let (place, locks) = ((rows.space(), source), self.manager.row_locks());
         if !locks.any(Strength::KeyShare) {

@@ -93,16 +93,17 @@ fn option(method: &TokenWithSpan) -> [TokenWithSpan; 3] {
     [put(Token::Word(name)), put(Token::Eq), method]
 }
 
-/// The tokens of ALTER TABLE with each new method as an option.
+/// The tokens of ALTER TABLE, or of its EXPLAIN, with each new method as an option.
 pub(crate) fn as_new_option(tokens: &mut Vec<TokenWithSpan>) {
     let is = |token: Option<&TokenWithSpan>, word: &str| {
         matches!(token.map(|t| &t.token), Some(Token::Word(w))
             if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
     };
-    if !is(tokens.first(), "alter") || !is(tokens.get(1), "table") {
+    let is_alter = is(tokens.first(), "alter") && is(tokens.get(1), "table");
+    if !is_alter && !is(tokens.first(), "explain") {
         return;
     }
-    let mut at = 2;
+    let mut at = 1;
     while at + 3 < tokens.len() {
         let words = ["set", "access", "method"];
         let is_said = words.iter().enumerate().all(|(n, word)| is(tokens.get(at + n), word));
@@ -130,6 +131,14 @@ pub(crate) fn taken(options: &[SqlOption]) -> (Vec<SqlOption>, Option<String>) {
         }
     }
     (others, method)
+}
+
+/// Where a method has its rows.
+pub(crate) fn named(method: &str) -> Option<Home> {
+    match method {
+        HEAP => Some(Home::Memory),
+        name => Home::named(name),
+    }
 }
 
 /// The method that an action of ALTER TABLE sets.
@@ -164,11 +173,7 @@ impl Ddl<'_> {
     pub(crate) fn home(&self, method: Option<String>) -> Result<Home, SqlError> {
         let said = || self.session.setting("default_table_access_method");
         let method = method.or_else(said).unwrap_or_else(|| HEAP.to_owned());
-        let home = match &*method {
-            HEAP => Some(Home::Memory),
-            name => Home::named(name),
-        };
-        let home = home.ok_or_else(|| {
+        let home = named(&method).ok_or_else(|| {
             let message = format!("access method \"{method}\" does not exist");
             SqlError::new(SqlState::UNDEFINED_OBJECT, message)
                 .hint("Tables are in memory, which heap means here, or on disk.")
@@ -216,6 +221,10 @@ mod tests {
                 "ALTER TABLE t ADD c int , SET ( \"!using\" = \"disk\" ) , RENAME a TO b",
             ),
             ("ALTER TABLE t SET ACCESS METHOD", "ALTER TABLE t SET ACCESS METHOD"),
+            (
+                "EXPLAIN ALTER TABLE t SET ACCESS METHOD disk",
+                "EXPLAIN ALTER TABLE t SET ( \"!using\" = \"disk\" )",
+            ),
             ("ALTER VIEW t SET ACCESS METHOD a", "ALTER VIEW t SET ACCESS METHOD a"),
             ("CREATE INDEX i ON t USING btree (a)", "CREATE INDEX i ON t USING btree ( a )"),
             (
