@@ -311,3 +311,15 @@ def test_long_rows_move_in_little_memory(start):
         connection.execute("alter table t set access method disk")
         assert connection.execute("select count(*), sum(length(s)) from t").fetchone() == (4000, 36_000_000)
     assert most[0] < 2 * 128 << 20, most[0] >> 20
+
+
+def test_rows_that_were_left_give_their_memory_back(start):
+    server = start()
+    memory = "select memory_bytes from froglet.engines where engine = 'memory'"
+    with server.connect() as connection:
+        connection.execute("create table t (id int primary key, s text)")
+        [before] = connection.execute(memory).fetchone()
+        server.psql("insert into t select g, repeat('x', 300) from generate_series(1, 150000) g")
+        assert connection.execute(memory).fetchone()[0] > before + (50 << 20)
+        server.psql("alter table t set access method disk")
+        wait_until(lambda: connection.execute(memory).fetchone()[0] < before + (10 << 20), "memory is given back")

@@ -50,6 +50,8 @@ pub struct TableVersion {
     pub version: Ts,
     /// The rows. Layout positions are positions in `def.columns` and `def.indexes`.
     pub table: Arc<dyn Table>,
+    /// Where the rows are to everybody else, if the transaction whose version it is moves them.
+    pub(crate) moved_from: Option<SpaceId>,
     /// A place for what the SQL crate compiles once per schema version.
     pub compiled: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
@@ -57,7 +59,7 @@ pub struct TableVersion {
 impl TableVersion {
     /// A version with nothing compiled.
     pub(crate) fn new(def: TableDef, version: Ts, table: Arc<dyn Table>) -> TableVersion {
-        TableVersion { def, version, table, compiled: OnceLock::new() }
+        TableVersion { def, version, table, moved_from: None, compiled: OnceLock::new() }
     }
 
     /// As many blocks as there are, for whoever reads them all.
@@ -70,13 +72,18 @@ impl TableVersion {
     pub fn note_scan(&self, snapshot: &Snapshot) {
         if let Some(reads) = snapshot.reads() {
             reads.note_all(self.table.space());
+            self.moved_from.iter().for_each(|space| reads.note_all(*space));
         }
     }
 
     /// The rows in a range of the keys of the index at a layout position are read: known in the same way.
     pub fn note_range(&self, snapshot: &Snapshot, index: usize, range: impl FnOnce() -> KeyRange) {
         if let Some(reads) = snapshot.reads() {
-            reads.note_range(self.table.space(), self.def.indexes[index].spec.id, range());
+            let (index, range) = (self.def.indexes[index].spec.id, range());
+            if let Some(space) = self.moved_from {
+                reads.note_range(space, index, range.clone());
+            }
+            reads.note_range(self.table.space(), index, range);
         }
     }
 
@@ -188,7 +195,8 @@ impl CatalogVersion {
             let migration = local.migration(*id, version.def.space).filter(|_| follows);
             let steady = migration.map(|migration| migration.steady().clone());
             let table = OwnView::over(version.table.clone(), owner, steps, maker, steady);
-            let version = TableVersion::new(version.def.clone(), version.version, table);
+            let mut version = TableVersion::new(version.def.clone(), version.version, table);
+            version.moved_from = changes.moved.get(id).and_then(|spaces| spaces.first()).copied();
             self.tables.insert(*id, Arc::new(version));
         }
     }

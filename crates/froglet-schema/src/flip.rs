@@ -178,10 +178,14 @@ impl Catalog {
                 let (table, is_revert) = (migration.table_id, changes.notes.is_revert());
                 let def = changes.objects.get(&table).and_then(|changed| changed.as_ref()?.table());
                 let def = def.filter(|_| !is_revert).map(|version| version.def.clone());
-                (is_revert || changes.ask(table, migration.space())).then_some(def)
+                (is_revert || changes.keep(table, migration.space())).then_some(def)
             };
-            if let Some(def) = local(txn).and_then(|own| asked(&own.changes)) {
-                let is_asked = |step: &Step| def.as_ref().is_none_or(|d| step.is_demanded_by(d));
+            let changes = local(txn).map(|own| own.changes.clone()).unwrap_or_default();
+            if let Some(def) = asked(&changes) {
+                let is_asked = |step: &Step| {
+                    def.as_ref().is_none_or(|def| step.is_demanded_by(def))
+                        && !changes.have_left(step)
+                };
                 migration.verify_at_flip(&is_asked)?;
             }
             self.ended_migrations.record(txn, &migration.status_if_done())?;
@@ -268,6 +272,8 @@ impl Catalog {
                 }
             }
         }
+        let earlier = std::mem::take(&mut txn.asked_at_end).into_iter();
+        children.extend(earlier.filter_map(|step| step.downcast::<Step>().ok()));
         self.carry_children(txn, &children, Follows::Commit, limits).await
     }
 
@@ -287,7 +293,7 @@ impl Catalog {
         for step in kept.flat_map(|migration| migration.steps()) {
             let (StepKind::Child(watch) | StepKind::Parent(watch)) = &step.kind else { continue };
             let has_it = |table: &Arc<TableVersion>| watch.is_of(&table.def);
-            if !view.tables.values().any(has_it) {
+            if !view.tables.values().any(has_it) || changes.have_left(&step) {
                 continue;
             }
             let rows = txn.part().rows_written(step.table.space());
@@ -336,7 +342,7 @@ impl Hook {
 impl CommitHook for Hook {
     fn prepared(&self, txn: &Transaction) -> bool {
         let Ok(catalog) = self.catalog() else { return false };
-        local(txn).is_none() && catalog.is_undisturbed(txn)
+        local(txn).is_none() && txn.asked_at_end.is_empty() && catalog.is_undisturbed(txn)
     }
 
     async fn prepare(&self, txn: &mut Transaction, limits: &Limits) -> Result<(), TxnError> {

@@ -82,11 +82,11 @@ impl Changes {
         }
     }
 
-    /// Whether what these rows are to obey is asked of them at the flip: the table has them, or those that it has are
-    /// copies of them.
-    pub(crate) fn ask(&self, table: ObjectId, space: SpaceId) -> bool {
-        let was_there = || self.moved.get(&table).is_some_and(|spaces| spaces.contains(&space));
-        self.keep(table, space) || matches!(self.objects.get(&table), Some(Some(_))) && was_there()
+    /// Whether a foreign key is looked after where its parents have been, and are no more: another step does so where
+    /// they are.
+    pub(crate) fn have_left(&self, step: &Step) -> bool {
+        let (StepKind::Child(watch) | StepKind::Parent(watch)) = &step.kind else { return false };
+        self.moved.values().any(|spaces| spaces.contains(&watch.parent.space()))
     }
 
     /// The steps of the rows of a space.

@@ -149,6 +149,8 @@ pub struct ForeignKeyWatch {
     pub is_deferrable: bool,
     /// Writers under the older schema know the child's columns.
     pub is_child_as_it_was: bool,
+    /// They look for parents where these are.
+    pub is_parent_in_place: bool,
     /// What captures the parent's rows, while the same transaction builds their index.
     pub beside: Option<Weak<Migration>>,
 }
@@ -209,6 +211,7 @@ impl ForeignKeyWatch {
             is_kept: false,
             is_deferrable: key.timing.is_deferrable(),
             is_child_as_it_was: false,
+            is_parent_in_place: true,
             beside: None,
         }
     }
@@ -249,14 +252,16 @@ impl ForeignKeyWatch {
         }
     }
 
-    /// Whether the keys of these rows of the parent are others now than a view has them. Those that it does not have,
-    /// or that are no more, are not counted: who deletes a row is met by everybody.
+    /// Whether the keys of these rows of the parent are others now than a view has them. Those that it does not have
+    /// are not counted; nor are those that are no more, where who deletes a row is met by everybody.
     pub(crate) fn has_new_keys(&self, before: &Snapshot, now: &Snapshot, rows: &[RowId]) -> bool {
         rows.iter().any(|rid| {
             let (mut was, mut is) = (Row::new(), Row::new());
             self.parent.read_row(before, *rid, &self.parent_key, &mut was)
-                && self.parent.read_row(now, *rid, &self.parent_key, &mut is)
-                && was != is
+                && match self.parent.read_row(now, *rid, &self.parent_key, &mut is) {
+                    true => was != is,
+                    false => !self.is_parent_in_place,
+                }
         })
     }
 

@@ -23,7 +23,7 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use froglet_engine::{Row, RowId, RowWrite, Snapshot, SqlState, Ts, Value, WriteStop};
+use froglet_engine::{Row, RowId, RowWrite, Snapshot, SqlState, Ts, TxnId, Value, WriteStop};
 use froglet_schema::{Catalog, CatalogVersion, SchemaError, TableVersion};
 use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnError};
 use smallvec::SmallVec;
@@ -214,6 +214,27 @@ impl Writer<'_> {
         latest.tables.get(&table.def.id).is_none_or(|now| now.version != table.version)
     }
 
+    /// Whether the table's rows are elsewhere by now than the statement has them.
+    pub(crate) fn has_moved(&self, table: &TableVersion) -> bool {
+        let latest = self.catalog.latest();
+        let known = latest.tables.get(&table.def.id).filter(|_| table.version != Ts(0));
+        known.is_some_and(|known| known.def.space != table.def.space)
+    }
+
+    /// Waits for who holds a row. Its table's rows may be elsewhere then, where the other, and others after it, have
+    /// written to them: the statement looks again.
+    pub(crate) async fn wait_for_row(
+        &mut self,
+        table: &TableVersion,
+        holder: TxnId,
+    ) -> Result<(), Stop> {
+        self.wait_for(holder).await?;
+        match self.is_outrun(table) {
+            true => Err(Stop::Restart),
+            false => Ok(()),
+        }
+    }
+
     /// After a whole chunk of rows others of the thread have their turn.
     async fn yield_after(&self, rows: usize) {
         if rows >= CHUNK_ROWS {
@@ -304,7 +325,7 @@ impl Writer<'_> {
             let held = self.first_held(table, kind, &targets.rids[at..end]);
             if let Some((0, holder)) = held {
                 match on_busy {
-                    OnBusy::Wait => self.wait_for(holder).await?,
+                    OnBusy::Wait => self.wait_for_row(table, holder).await?,
                     OnBusy::NoWait => return Err(row_not_available(table)),
                     OnBusy::Skip => {
                         skipped.push(at);
@@ -335,7 +356,7 @@ impl Writer<'_> {
                     // Held since the look above: written again when its holder has ended.
                     self.txn.rollback_to(before);
                     if on_busy == OnBusy::Wait {
-                        self.wait_for(holder).await?;
+                        self.wait_for_row(table, holder).await?;
                     }
                     continue;
                 }
@@ -383,12 +404,8 @@ impl Writer<'_> {
         match stop {
             WriteStop::Busy { holder } => match on_busy {
                 OnBusy::Wait => {
-                    self.wait_for(holder).await?;
-                    // Its rows may be elsewhere by now, where the other has written to them.
-                    match self.is_outrun(table) {
-                        true => Err(Stop::Restart),
-                        false => Ok(Next::Again),
-                    }
+                    self.wait_for_row(table, holder).await?;
+                    Ok(Next::Again)
                 }
                 OnBusy::NoWait => Err(row_not_available(table)),
                 OnBusy::Skip => Ok(Next::Skip),

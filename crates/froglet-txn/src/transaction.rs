@@ -97,6 +97,8 @@ pub struct Transaction {
     /// The read view that the statement under way began with, if it has moved on since: what a
     /// carry-over from its schema needs is kept for it. Also after a rollback that took one back.
     pub behind: Option<Arc<Snapshot>>,
+    /// What the crate above asks of it at its commit, of rows that have followed to a newer schema before.
+    pub asked_at_end: Vec<Arc<dyn Any + Send + Sync>>,
     /// What the crate above keeps with the transaction: its uncommitted schema changes.
     pub extension: Option<Box<dyn Any + Send + Sync>>,
 }
@@ -117,6 +119,7 @@ impl Transaction {
             certified: None,
             carried_over: Vec::new(),
             behind: None,
+            asked_at_end: Vec::new(),
             extension: None,
         }
     }

@@ -370,3 +370,178 @@ X> commit
 server> \kill
 M> select t.*, d.v from t join d using (id) order by 1
     1|11|11, 2|21|21
+
+== the mover takes a parent away where it is, and others give it children where it was
+setup> create table p (id int primary key, v int); insert into p values (1, 0), (2, 0)
+setup> create table c (id int primary key, p int references p)
+M> begin
+M> alter table p set access method disk
+M> delete from p where id = 1
+Y> insert into c values (20, 1)
+    INSERT 0 1
+M> commit
+    ERROR 23503
+Y> select * from c
+    20|1
+M> begin
+M> alter table p set access method disk
+Y> begin
+Y> insert into c values (21, 2)
+M> delete from p where id = 2
+    DELETE 1
+Y> commit
+    COMMIT
+M> commit
+    ERROR 23503
+M> select count(*) from c join p on p = p.id
+    2
+
+== who waits for a weak hold of a row looks where it is
+setup> create table p (id int primary key, v int); insert into p values (1, 0)
+W> begin
+W> select id from p where id = 1 for key share
+X> begin
+X> select v from p where id = 1 for update
+    waits
+M> alter table p set access method disk
+Y> update p set v = 5 where id = 1
+    UPDATE 1
+W> commit
+X> ...
+    5
+X> commit
+
+== a snapshot from before does not hold a row that has changed where it is
+setup> create table p (id int primary key, v int); insert into p values (1, 0), (2, 0)
+W> begin isolation level repeatable read
+W> select count(*) from p
+    2
+M> alter table p set access method disk
+X> update p set v = 99 where id = 1
+W> select v from p where id = 1 for update
+    ERROR 40001
+W> rollback
+
+== a deferrable key is asked at the end, of rows that have followed before
+setup> create table p (id int primary key); insert into p values (1)
+setup> create table c (id int primary key, p int)
+W> begin
+W> insert into c values (10, 99)
+X> begin
+X> insert into c values (11, 98)
+M> alter table c add foreign key (p) references p deferrable
+W> select 1
+    1
+X> select 1
+    1
+X> insert into p values (98)
+W> commit
+    ERROR 23503
+X> commit
+    COMMIT
+M> select * from c
+    11|98
+
+== a child of a parent that has moved twice keeps it
+setup> create table p (id int primary key, v int); insert into p values (1, 0), (2, 0)
+setup> create table c (id int primary key, p int references p deferrable)
+W> begin
+W> insert into c values (10, 1)
+M> alter table p set access method disk
+M> alter table p set access method memory
+W> select 1
+    1
+X> delete from p where id = 1
+    waits
+W> commit
+    COMMIT
+X> ...
+    ERROR 23503
+
+== who has to wait for a row holds nothing of it
+setup> create table p (id int primary key, v int); insert into p values (1, 0)
+setup> create table c (id int primary key, p int references p)
+W> begin
+W> insert into c values (10, 1)
+M> alter table p set access method disk
+X> delete from p where id = 1
+    waits
+W> update p set v = 1 where id = 1
+    UPDATE 1
+W> commit
+    COMMIT
+X> ...
+    ERROR 23503
+
+== a key that is not valid is nobody's business
+setup> create table p (id int primary key); insert into p values (1)
+setup> create table c (id int primary key, p int, note text); insert into c values (1, 99, ''), (2, 98, '')
+setup> alter table c add foreign key (p) references p not valid
+W> begin
+W> update c set note = 'x' where id = 1
+M> begin
+M> update c set note = 'y' where id = 2
+M> alter table p set access method disk
+M> commit
+    COMMIT
+W> commit
+    COMMIT
+M> alter table c set access method disk
+M> select * from c order by id
+    1|99|x, 2|98|y
+M> insert into c values (3, 97, '')
+    ERROR 23503
+
+== what the mover has mended is in order
+setup> create table p (id int primary key, v int); insert into p values (1, 0)
+M> begin
+M> alter table p add constraint small check (v < 100)
+M> create unique index by_v on p (v)
+M> alter table p set access method disk
+W> insert into p values (3, 200), (4, 0)
+    INSERT 0 2
+M> update p set v = id where id > 2
+M> commit
+    COMMIT
+W> select * from p order by id
+    1|0, 3|3, 4|4
+
+== a new key before the move is asked of everybody
+setup> create table p (id int primary key); insert into p values (1)
+setup> create table c (id int primary key, p int); insert into c values (10, 1)
+M> begin
+M> alter table c add foreign key (p) references p
+M> alter table p set access method disk
+M> insert into p values (7)
+M> insert into c values (70, 7)
+W> insert into c values (11, 99)
+    INSERT 0 1
+M> commit
+    ERROR 23503
+M> begin
+M> delete from c where id = 11
+M> alter table c add foreign key (p) references p
+M> alter table p set access method disk
+M> insert into p values (7)
+M> insert into c values (70, 7)
+M> commit
+    COMMIT
+M> select * from c order by id
+    10|1, 70|7
+
+== write skew over a table and its mover is refused
+setup> create table t (id int primary key, v int); insert into t values (1, 1)
+setup> create table u (id int primary key, v int); insert into u values (1, 1)
+M> begin isolation level serializable
+M> alter table t set access method disk
+M> select sum(v) from t
+    1
+X> begin isolation level serializable
+X> select sum(v) from u
+    1
+X> update t set v = 0 where id = 1
+X> commit
+    COMMIT
+M> update u set v = 0 where id = 1
+M> commit
+    ERROR 40001

@@ -72,6 +72,10 @@ impl Catalog {
         let parent = scope.view.tables.get(&parent).map_or(def, |t| &t.def).clone();
         let watched = step(StepKind::Parent(watch.clone()), watch.parent.clone());
         self.run_step(txn, scope, &parent, watched).await?;
+        if def.constraint(name).is_some_and(|constraint| constraint.not_valid) {
+            // Nobody's rows have to have a parent but by what a statement gives them.
+            return Ok(());
+        }
         self.run_step(txn, scope, def, step(StepKind::Child(watch), rows.clone())).await
     }
 
@@ -107,9 +111,10 @@ impl Catalog {
         let mut watch =
             ForeignKeyWatch::new((constraint.id, fk), names, child, parent, index, parent_key);
         let is_as_it_was = |id: &ColumnId| base.def.column_by_id(*id).is_some();
+        watch.is_parent_in_place = self.is_in_place(fk.parent, parent_def);
         watch.is_child_as_it_was = fk.columns.iter().all(is_as_it_was)
             && self.is_in_place(base.def.id, def)
-            && self.is_in_place(fk.parent, parent_def);
+            && watch.is_parent_in_place;
         Ok((watch, fk.parent))
     }
 

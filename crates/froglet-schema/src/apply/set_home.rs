@@ -13,12 +13,11 @@
 //! G1: a foreign key is between rows of two spaces. Where one of its tables moves, both get a new version, so that who
 //!     writes under the older one follows: children hold their parents where these are now, and who has deleted a
 //!     parent, or changed its key, has asked children where they are no more, and runs again.
-//! G2: what other statements of the transaction demanded of the old rows before they moved is demanded of them until
-//!     the commit: the new ones are copies.
+//! G2: what other statements of the transaction demanded of the old rows before they moved is demanded of the new ones.
 
 use super::*;
 use crate::change::{Made, RowQuery};
-use crate::def::ConstraintKind;
+use crate::def::{ConstraintDef, ConstraintKind, ForeignKeyDef};
 use crate::eager::copy::Copy;
 use arrow_array::RecordBatch;
 use froglet_engine::Home;
@@ -91,9 +90,16 @@ impl Catalog {
         local.set_table(TableVersion::new(def.clone(), Ts(0), table));
         local.set_maker(id, copy.clone());
 
-        let keys = def.foreign_keys().map(|(name, _)| Work::KeptForeignKey(name.to_owned()));
-        let work: Vec<Work> =
-            def.indexes.iter().map(|index| Work::Index(index.spec.id)).chain(keys).collect();
+        let mut work: Vec<Work> =
+            def.indexes.iter().map(|index| Work::Index(index.spec.id)).collect();
+        let left = local.changes.steps_of(base.def.space).to_vec();
+        work.extend(left.iter().filter_map(|step| match &step.kind {
+            StepKind::Verify { check, demand, .. } if demand.is_in(&def) => {
+                Some(Work::Verify(check.clone(), *demand))
+            }
+            _ => None,
+        }));
+        work.extend(self.asked_keys(&def, |_| true));
         for parent in asked_parents(&base.def, &def, &work) {
             scope.view = self.view(txn);
             self.refer_to(txn, &scope, parent, id).await?;
@@ -121,14 +127,30 @@ impl Catalog {
             let Some(child) = scope.view.tables.get(&id).cloned() else { continue };
             let locked = self.store.lock(txn, id, scope.limits).await?;
             let mut edited = Edited::of(&child.def);
-            let of_parent = child.def.constraints.iter().filter(
-                |c| matches!(&c.kind, ConstraintKind::ForeignKey(key) if key.parent == parent.id),
-            );
-            edited.work.extend(of_parent.map(|c| Work::KeptForeignKey(c.name.clone())));
+            edited.work.extend(self.asked_keys(&child.def, |key| key.parent == parent.id));
             if !edited.work.is_empty() {
                 found.push((child, locked, edited));
             }
         }
         Ok(found)
+    }
+
+    /// How some foreign keys of a table are looked after from now on [G1]: of those that everybody obeys only writers
+    /// under the older schema are asked.
+    fn asked_keys(&self, child: &TableDef, is_it: impl Fn(&ForeignKeyDef) -> bool) -> Vec<Work> {
+        let latest = self.latest();
+        let known = latest.tables.get(&child.id).map(|known| &known.def);
+        let holds = |constraint: &ConstraintDef| {
+            let mut known = known.iter().flat_map(|known| &known.constraints);
+            constraint.not_valid || known.any(|k| k.id == constraint.id && !k.not_valid)
+        };
+        let keys = child.constraints.iter().filter_map(|constraint| match &constraint.kind {
+            ConstraintKind::ForeignKey(key) if is_it(key) => Some(match holds(constraint) {
+                true => Work::KeptForeignKey(constraint.name.clone()),
+                false => Work::ForeignKey(constraint.name.clone()),
+            }),
+            _ => None,
+        });
+        keys.collect()
     }
 }

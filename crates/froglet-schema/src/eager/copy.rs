@@ -38,7 +38,7 @@ use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
     BlockRows, CrashPoint, EngineTxn, Row, RowId, Snapshot, SpaceId, Table, Ts, WriteStop, batch,
 };
-use froglet_txn::Transaction;
+use froglet_txn::{Strength, Transaction};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::change::RowQuery;
@@ -445,6 +445,12 @@ impl Maker for Copy {
 
     fn hold(&self, txn: &mut dyn EngineTxn, base: Ts, row: RowId) -> Result<(), WriteStop> {
         let Some(source) = self.source_of(row) else { return Ok(()) };
+        if self.is_move {
+            let (locks, place) = (self.target.manager.row_locks(), self.source.table.space());
+            if let Some(holder) = locks.other_holder((place, source), txn.id(), Strength::Share) {
+                return Err(WriteStop::Busy { holder });
+            }
+        }
         if self.target.hold_source(txn, base, &self.source, source)? {
             self.run_rows(&[source]).map_err(stop_of)?;
         }

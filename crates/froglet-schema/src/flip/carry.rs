@@ -113,16 +113,6 @@ impl MadeBy {
 /// The version of rows that have gone elsewhere: no schema version is newer.
 pub(crate) const NO_LONGER_ITS: Ts = Ts::LATEST;
 
-/// Whether a step is of rows that have gone elsewhere: the copy may have been made of a column that was filled before,
-/// and of a table that is still there something may have been demanded. Keys are asked where the rows have gone.
-fn is_asked_of_copied(step: &Step, flip: &Flip) -> bool {
-    match step.kind {
-        StepKind::Fill { .. } => true,
-        StepKind::Verify { .. } => flip.copies.iter().any(|to| to.made.is_move()),
-        _ => false,
-    }
-}
-
 /// When a writer's rows follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Follows {
@@ -148,7 +138,11 @@ impl Catalog {
             let space = step.table.space();
             let is_its = |version: &&Arc<TableVersion>| version.def.space == space;
             let is_asked = latest.tables.values().find(is_its).is_some_and(|v| watch.is_of(&v.def));
-            if !is_asked || follows == Follows::Statement && watch.is_deferrable {
+            if is_asked && follows == Follows::Statement && watch.is_deferrable {
+                txn.asked_at_end.push(step.clone());
+                continue;
+            }
+            if !is_asked {
                 continue;
             }
             let rows = txn.part().rows_written(space);
@@ -268,7 +262,8 @@ impl Catalog {
                 if let Some(to) = flip.copies.iter().find(is_it) {
                     self.carry_to_copy(txn, to, flip.ts, &rows, children, limits).await?;
                 }
-            } else if is_asked_of_copied(step, flip) {
+            } else if matches!(step.kind, StepKind::Fill { .. }) {
+                // The copy may have been made of the column. What is demanded is asked where the rows have gone.
                 carry_rows(txn, step, None, &rows, None, limits).await?;
             }
         }

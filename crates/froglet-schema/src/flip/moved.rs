@@ -24,8 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow_array::RecordBatch;
 use froglet_engine::{
-    BlockRows, ColumnStats, Direction, EngineError, EngineTxn, KeyRange, Row, RowId, RowWrite,
-    Snapshot, Table, Ts, TxnId, WriteStop,
+    BlockRows, ColumnId, ColumnStats, Direction, EngineError, EngineTxn, KeyRange, Row, RowId,
+    RowWrite, Snapshot, Table, Ts, TxnId, WriteStop,
 };
 use froglet_txn::{Strength, TxnManager};
 use parking_lot::RwLock;
@@ -40,52 +40,93 @@ pub(crate) struct Move {
     /// When it was committed.
     ts: Ts,
     manager: Arc<TxnManager>,
-    copy: RwLock<Option<Arc<Copy>>>,
-    /// The rows that were copied, behind a move of theirs that is not over.
-    source: Arc<dyn Table>,
+    /// What it holds until it is over: the rows that were left are not to outlive it.
+    under_way: RwLock<Option<UnderWay>>,
     is_over: AtomicBool,
 }
 
+/// A move that is not over.
+#[derive(Clone)]
+struct UnderWay {
+    copy: Arc<Copy>,
+    /// A move into the rows that were copied, if that was not over [V4].
+    before: Option<Arc<Move>>,
+}
+
 impl Move {
-    /// The copy, until it is over.
-    fn under_way(&self) -> Option<Arc<Copy>> {
-        match self.is_over.load(Ordering::Acquire) {
-            true => None,
-            false => self.copy.read().clone(),
-        }
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
+    fn under_way(&self) -> Option<UnderWay> {
+        self.under_way.read().clone()
     }
 
     fn end(&self) {
         self.is_over.store(true, Ordering::Release);
-        *self.copy.write() = None;
+        *self.under_way.write() = None;
     }
 
-    /// Holds the row that a row of `table` was copied from [V1].
+    /// Holds the rows that a row of `table` was copied from [V1]; none, while it has to wait.
     fn hold(
         &self,
-        copy: &Copy,
         table: &dyn Table,
         txn: &mut dyn EngineTxn,
         write: &RowWrite<'_>,
     ) -> Result<(), WriteStop> {
-        let Some(source) = copy.source_of(write.rid()) else { return Ok(()) };
-        let rows = &self.source;
-        let lock = [RowWrite::Lock { rid: source }];
+        let is_held = self.manager.row_locks().any(Strength::KeyShare);
+        let now = is_held.then(|| self.manager.engine().fresh(txn.id()));
+        let least = now.map_or(Strength::Share, |now| kept_out_by(table, &now, write));
+        if let Some(holder) = self.holder(write.rid(), least, txn.id()) {
+            return Err(WriteStop::Busy { holder });
+        }
+        let before = txn.savepoint();
+        self.hold_source(txn, write.rid(), least).inspect_err(|_| txn.rollback_to(before))
+    }
+
+    /// Who else holds the row that a row was copied from, at least so.
+    fn holder(&self, row: RowId, least: Strength, me: TxnId) -> Option<TxnId> {
+        let locks = self.manager.row_locks();
+        if !locks.any(least) {
+            return None;
+        }
+        let UnderWay { copy, before } = self.under_way()?;
+        let source = copy.source_of(row)?;
+        let holder = locks.other_holder((copy.source_table().space(), source), me, least);
+        holder.or_else(|| before?.holder(source, least, me))
+    }
+
+    fn hold_source(
+        &self,
+        txn: &mut dyn EngineTxn,
+        row: RowId,
+        least: Strength,
+    ) -> Result<(), WriteStop> {
+        let Some(UnderWay { copy, before }) = self.under_way() else { return Ok(()) };
+        let Some(source) = copy.source_of(row) else { return Ok(()) };
+        let rows = copy.source_table();
         // Who has changed it, or taken it away, has done so here, too.
+        let lock = [RowWrite::Lock { rid: source }];
         if let Err((_, stop @ (WriteStop::Busy { .. } | WriteStop::Engine(_)))) =
             rows.write(txn, Ts::LATEST, &lock)
         {
             return Err(stop);
         }
-        let (place, locks) = ((rows.space(), source), self.manager.row_locks());
-        if !locks.any(Strength::KeyShare) {
-            return Ok(());
+        // As any writer looks, before and after [R2 of `rowlocks`].
+        let locks = self.manager.row_locks();
+        if let Some(holder) = locks.other_holder((rows.space(), source), txn.id(), least) {
+            return Err(WriteStop::Busy { holder });
         }
-        let own = self.manager.engine().fresh(txn.id());
-        match locks.other_holder(place, txn.id(), kept_out_by(table, &own, write)) {
-            Some(holder) => Err(WriteStop::Busy { holder }),
-            None => Ok(()),
-        }
+        before.map_or(Ok(()), |before| before.hold_source(txn, source, least))
+    }
+
+    /// Who is changing one of some columns of the row that a row was copied from.
+    fn changer(&self, row: RowId, columns: &[ColumnId], own: TxnId) -> Option<TxnId> {
+        let UnderWay { copy, before } = self.under_way()?;
+        let (source, rows) = (copy.source_of(row)?, copy.source_table());
+        let places = columns.iter().filter_map(|column| rows.layout().position(*column));
+        let changer = rows.changer(source, &places.collect::<Vec<_>>(), own);
+        changer.or_else(|| before?.changer(source, columns, own))
     }
 }
 
@@ -124,9 +165,11 @@ impl Table for MovedTable {
         base: Ts,
         writes: &[RowWrite<'_>],
     ) -> Result<(), (usize, WriteStop)> {
-        let Some(copy) = self.of.under_way() else { return self.table.write(txn, base, writes) };
+        if self.of.is_over() {
+            return self.table.write(txn, base, writes);
+        }
         for (n, write) in writes.iter().enumerate() {
-            self.of.hold(&copy, &*self.table, txn, write).map_err(|stop| (n, stop))?;
+            self.of.hold(&*self.table, txn, write).map_err(|stop| (n, stop))?;
             let written = self.table.write(txn, base, std::slice::from_ref(write));
             written.map_err(|(_, stop)| (n, stop))?;
         }
@@ -136,20 +179,17 @@ impl Table for MovedTable {
     fn changer(&self, rid: RowId, columns: &[usize], own: TxnId) -> Option<TxnId> {
         let here = self.table.changer(rid, columns, own);
         here.or_else(|| {
-            let copy = self.of.under_way()?;
-            let (source, there) = (copy.source_of(rid)?, &self.of.source);
             let layout = self.table.layout();
-            let column = |at: &usize| there.layout().position(layout.columns[*at].id);
-            let columns: Vec<usize> = columns.iter().filter_map(column).collect();
-            there.changer(source, &columns, own)
+            let columns: Vec<ColumnId> = columns.iter().map(|at| layout.columns[*at].id).collect();
+            self.of.changer(rid, &columns, own)
         })
     }
 
     fn plan_moves(&self, cold_only: bool) -> Vec<(RowId, RowId)> {
-        match self.of.under_way() {
+        match self.of.is_over() {
+            true => self.table.plan_moves(cold_only),
             // Where a row was copied to is known by its place.
-            Some(_) => Vec::new(),
-            None => self.table.plan_moves(cold_only),
+            false => Vec::new(),
         }
     }
 
@@ -288,11 +328,11 @@ impl Catalog {
             let from = before.tables.get(&id).map(|known| known.def.space);
             let copy = from.and_then(|from| changes.move_out_of(from, &version.def));
             let Some(copy) = copy.cloned() else { continue };
+            let before = self.moves.read().get(&copy.source_table().space()).cloned();
             let of = Arc::new(Move {
                 ts,
                 manager: self.manager().clone(),
-                source: self.with_move(copy.source_table().clone()),
-                copy: RwLock::new(Some(copy)),
+                under_way: RwLock::new(Some(UnderWay { copy, before })),
                 is_over: AtomicBool::new(false),
             });
             self.moves.write().insert(version.def.space, of.clone());

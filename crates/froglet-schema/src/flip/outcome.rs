@@ -35,7 +35,7 @@ pub(crate) fn flips<'a>(
         };
         let mut steps = changes.steps_of(was.space).to_vec();
         if let Some(is) = is {
-            steps.retain(|step| step.is_demanded_by(&is.def));
+            steps.retain(|step| step.is_demanded_by(&is.def) && !changes.have_left(step));
         }
         let lazy_columns = changes.lazy_columns.get(id).cloned().unwrap_or_default();
         Flip { table: *id, ts, steps, lazy_columns, refuses, copies }
@@ -83,7 +83,7 @@ impl Changes {
     /// The rows of a table that has moved, where they are now; `None` if it has done so more than once.
     fn moved_copy(&self, was: &TableDef, is: &TableDef) -> Option<CopyTo> {
         let made = MadeBy::Copy(self.move_out_of(was.space, is)?.clone());
-        let demanded = |step: &&Arc<Step>| step.is_demanded_by(is);
+        let demanded = |step: &&Arc<Step>| step.is_demanded_by(is) && !self.have_left(step);
         let steps = self.steps_of(is.space).iter().filter(demanded).cloned().collect();
         Some(CopyTo { made, table: is.id, steps })
     }

@@ -17,7 +17,7 @@
 
 use froglet_engine::{Row, RowId, Snapshot, Ts, TxnId};
 use froglet_schema::TableVersion;
-use froglet_txn::Strength;
+use froglet_txn::{Strength, TxnError};
 
 use crate::apply::{Kind, OnBusy, Recheck, Stop, Targets, Writer, row_not_available};
 use crate::lock_parts::RowLock;
@@ -44,18 +44,29 @@ impl Writer<'_> {
         targets: &mut Targets,
         recheck: Recheck<'_>,
     ) -> Result<(), Stop> {
-        let kind = match lock.strength {
-            RowLock::Update => Kind::LockAll,
-            RowLock::NoKeyUpdate => Kind::Lock,
+        match lock.strength {
+            RowLock::Update => {
+                let kind = Kind::LockAll;
+                self.modify(table, kind, base, targets, lock.busy, Some(recheck)).await?;
+            }
+            RowLock::NoKeyUpdate => {
+                let kind = Kind::Lock;
+                self.modify(table, kind, base, targets, lock.busy, Some(recheck)).await?;
+            }
             RowLock::Share => {
                 let share = Strength::Share;
-                return self.share(table, share, base, targets, lock.busy, recheck).await;
+                self.share(table, share, base, targets, lock.busy, recheck).await?;
             }
             RowLock::KeyShare => {
-                return Box::pin(self.key_share(table, lock.busy, base, targets, recheck)).await;
+                Box::pin(self.key_share(table, lock.busy, base, targets, recheck)).await?;
             }
-        };
-        self.modify(table, kind, base, targets, lock.busy, Some(recheck)).await
+        }
+        // Where the rows were, nobody says that they have changed since.
+        match self.has_moved(table) {
+            true if self.isolation().keeps_view() => Err(TxnError::Serialization.into()),
+            true => Err(Stop::Restart),
+            false => Ok(()),
+        }
     }
 
     /// Holds rows as a write does, and meanwhile enters that they are held more weakly.
@@ -96,7 +107,7 @@ impl Writer<'_> {
                 Ok(before) => before,
                 Err(holder) => {
                     match on_busy {
-                        OnBusy::Wait => self.wait_for(holder).await?,
+                        OnBusy::Wait => self.wait_for_row(table, holder).await?,
                         OnBusy::NoWait => return Err(row_not_available(table)),
                         OnBusy::Skip => {
                             skipped.push(at);
