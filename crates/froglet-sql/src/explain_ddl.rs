@@ -66,7 +66,7 @@ impl Kind {
             Kind::Verify => 20e6,
             Kind::Column => 12e6,
             Kind::Index | Kind::Table => 2e6,
-            Kind::Move => 3e5,
+            Kind::Move => 2e5,
         };
         rows as f64 / per_second
     }
