@@ -38,7 +38,7 @@ use crate::catalog::{Catalog, TableVersion};
 use crate::def::ObjectId;
 use crate::error::SchemaError;
 use crate::flip::carry::{Follows, NO_LONGER_ITS};
-use crate::local::{Changed, Changes, local, local_mut};
+use crate::local::{Changed, local, local_mut};
 use crate::migration::Migration;
 use crate::status::MigrationPhase;
 use crate::step::{Step, StepKind};
@@ -172,18 +172,15 @@ impl Catalog {
         }
         CrashPoint::LastCaptureDone.reached();
         self.ask_own_writes(txn, &migrations)?;
+        let changes = local(txn).map(|own| own.changes.clone()).unwrap_or_default();
+        let is_revert = changes.notes.is_revert();
         for migration in &migrations {
             // What does not hold of rows that are no more, or is not demanded any more, keeps nobody from committing.
-            let asked = |changes: &Changes| {
-                let (table, is_revert) = (migration.table_id, changes.notes.is_revert());
-                let def = changes.objects.get(&table).and_then(|changed| changed.as_ref()?.table());
-                let def = def.filter(|_| !is_revert).map(|version| version.def.clone());
-                (is_revert || changes.keep(table, migration.space())).then_some(def)
-            };
-            let changes = local(txn).map(|own| own.changes.clone()).unwrap_or_default();
-            if let Some(def) = asked(&changes) {
+            if is_revert || changes.keep(migration.table_id, migration.space()) {
+                let changed = changes.objects.get(&migration.table_id).filter(|_| !is_revert);
+                let table = changed.and_then(|changed| changed.as_ref()?.table());
                 let is_asked = |step: &Step| {
-                    def.as_ref().is_none_or(|def| step.is_demanded_by(def))
+                    table.is_none_or(|table| step.is_demanded_by(&table.def))
                         && !changes.have_left(step)
                 };
                 migration.verify_at_flip(&is_asked)?;

@@ -15,6 +15,7 @@ use crate::command::{Command, Cursor};
 use crate::dialect::Postgres;
 use crate::parse::parse_sql;
 use crate::udf::lookup::quoted;
+use crate::unsupported_forms::begins;
 
 /// A statement about an object without rows.
 #[derive(Debug)]
@@ -275,13 +276,8 @@ pub(crate) fn alter(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
     {
         return Some(Ok(Command::Maintenance { tag: "ALTER TABLE", tables: vec![name] }));
     }
-    let words = ["set", "access", "method"];
-    let is_said = |at: usize| {
-        let word = |(n, word): (usize, &&str)| tokens.get(at + n).is_some_and(|t| is_word(t, word));
-        words.iter().enumerate().all(word)
-    };
-    if kind == Kind::MaterializedView && is_said(cursor.at) {
-        cursor.at += words.len();
+    if kind == Kind::MaterializedView && begins(&tokens[cursor.at..], "SET ACCESS METHOD") {
+        cursor.at += 3;
         return Some(finish(&mut cursor, |cursor| {
             Ok(ObjectDdl::SetAccessMethod { if_exists, name, method: cursor.name()? })
         }));

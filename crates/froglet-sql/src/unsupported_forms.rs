@@ -103,7 +103,7 @@ fn verb(tokens: &[TokenWithSpan]) -> Option<(&'static str, &[TokenWithSpan])> {
 }
 
 /// Whether tokens begin with words, none of them in quotes.
-fn begins(tokens: &[TokenWithSpan], words: &str) -> bool {
+pub(crate) fn begins(tokens: &[TokenWithSpan], words: &str) -> bool {
     let mut tokens = tokens.iter();
     words.split(' ').all(|text| {
         tokens.next().is_some_and(|token| match &token.token {

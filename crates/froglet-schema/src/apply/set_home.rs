@@ -23,14 +23,11 @@ use arrow_array::RecordBatch;
 use froglet_engine::Home;
 
 /// Every row as it is.
-struct Whole {
-    columns: Vec<ColumnId>,
-    places: Vec<usize>,
-}
+struct Whole(Vec<ColumnId>);
 
 impl RowQuery for Whole {
     fn inputs(&self) -> &[ColumnId] {
-        &self.columns
+        &self.0
     }
 
     fn eval(&self, batch: &RecordBatch) -> Result<Made, SchemaError> {
@@ -38,11 +35,7 @@ impl RowQuery for Whole {
     }
 
     fn plain(&self, output: usize) -> Option<ColumnId> {
-        self.columns.get(output).copied()
-    }
-
-    fn copies(&self) -> Option<&[usize]> {
-        Some(&self.places)
+        self.0.get(output).copied()
     }
 }
 
@@ -72,8 +65,7 @@ impl Catalog {
         local_mut(txn).created.push(Remains::Space(def.space));
         self.engine().set_dictionaries(def.space, def.dictionaries());
 
-        let columns: Vec<ColumnId> = def.all_columns().map(|column| column.id).collect();
-        let whole = Whole { places: (0..columns.len()).collect(), columns };
+        let whole = Whole(def.all_columns().map(|column| column.id).collect());
         let bare = Layout { indexes: Vec::new(), ..def.layout() };
         let target = self.engine().open(def.space, Arc::new(bare))?;
         let rows = source.table.clone();

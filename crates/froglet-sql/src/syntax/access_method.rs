@@ -18,6 +18,7 @@ use crate::ddl::Ddl;
 use crate::error::SqlError;
 use crate::lazy_query::{Mode, refused};
 use crate::storage_options::is_keyword;
+use crate::unsupported_forms::begins;
 
 const OPTION: &str = "\u{1}using";
 /// What PostgreSQL calls its tables, and clients ask for.
@@ -95,18 +96,12 @@ fn option(method: &TokenWithSpan) -> [TokenWithSpan; 3] {
 
 /// The tokens of ALTER TABLE, or of its EXPLAIN, with each new method as an option.
 pub(crate) fn as_new_option(tokens: &mut Vec<TokenWithSpan>) {
-    let is = |token: Option<&TokenWithSpan>, word: &str| {
-        matches!(token.map(|t| &t.token), Some(Token::Word(w))
-            if w.quote_style.is_none() && w.value.eq_ignore_ascii_case(word))
-    };
-    let is_alter = is(tokens.first(), "alter") && is(tokens.get(1), "table");
-    if !is_alter && !is(tokens.first(), "explain") {
+    if !begins(tokens, "ALTER TABLE") && !begins(tokens, "EXPLAIN") {
         return;
     }
     let mut at = 1;
     while at + 3 < tokens.len() {
-        let words = ["set", "access", "method"];
-        let is_said = words.iter().enumerate().all(|(n, word)| is(tokens.get(at + n), word));
+        let is_said = begins(&tokens[at..], "SET ACCESS METHOD");
         if is_said && matches!(tokens[at + 3].token, Token::Word(_)) {
             let put = |token: Token| TokenWithSpan { token, span: tokens[at + 1].span };
             let mut known = vec![put(Token::LParen)];

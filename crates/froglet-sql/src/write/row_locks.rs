@@ -45,12 +45,9 @@ impl Writer<'_> {
         recheck: Recheck<'_>,
     ) -> Result<(), Stop> {
         match lock.strength {
-            RowLock::Update => {
-                let kind = Kind::LockAll;
-                self.modify(table, kind, base, targets, lock.busy, Some(recheck)).await?;
-            }
-            RowLock::NoKeyUpdate => {
-                let kind = Kind::Lock;
+            RowLock::Update | RowLock::NoKeyUpdate => {
+                let is_all = lock.strength == RowLock::Update;
+                let kind = if is_all { Kind::LockAll } else { Kind::Lock };
                 self.modify(table, kind, base, targets, lock.busy, Some(recheck)).await?;
             }
             RowLock::Share => {
