@@ -6,11 +6,13 @@ too (`test_random_changes.py`), and servers die while they do (`test_crash_point
 import random
 import threading
 import time
+from dataclasses import replace
 
 import psycopg
 import pytest
 from psycopg import errors
 
+from support import story
 from support.processes import wait_until
 from support.servers import finish_pgbench
 from test_pgbench import assert_sums_agree
@@ -123,7 +125,6 @@ def test_said_or_refused(froglet):
             ("42601", "alter table t set access method disk memory"),
             ("42809", "alter materialized view t set access method disk"),
             ("42501", "set role reader; alter table t set access method disk"),
-            ("0A000", "set froglet.migration = lazy; alter table t set access method disk"),
         ]:
             with pytest.raises(psycopg.Error) as refused:
                 connection.execute(sql)
@@ -162,6 +163,41 @@ def test_a_move_is_reverted_and_looked_past(start):
         assert connection.execute("select sum(price) from t where id <= 10").fetchone() == (0,)
         connection.execute("update t set price = id % 100 where id <= 10")
         assert same(connection) == before
+
+
+# Stories in which the mover needs the rows before its commit, for what it does beside.
+NEEDS_ROWS = {
+    "the move is rolled back, to a savepoint and wholly",
+    "there and back again in one transaction",
+    "other changes of the same transaction, before and after",
+    "what was demanded before the move is demanded at its commit",
+    "what was demanded before the move is demanded of who follows",
+    "of rows that follow into a copy nothing is demanded that the table which is gone had",
+    "the mover takes a parent away where it is, and others give it children where it was",
+    "what the mover has mended is in order",
+    "a new key before the move is asked of everybody",
+}
+STORIES = [told for told in story.every("migration") if told.id.startswith("moved_tables: ")]
+LAZY_STORIES = [told for told in STORIES if told.values[0].name not in NEEDS_ROWS]
+
+
+def other_way(text):
+    for old, new in (("disk", "@"), ("memory", "disk"), ("@", "memory")):
+        text = text.replace(f"method {old}", f"method {new}").replace(f"using {old}", f"using {new}")
+    return text
+
+
+@pytest.mark.parametrize("way", ["to disk", "to memory"])
+@pytest.mark.parametrize("told", LAZY_STORIES)
+def test_the_stories_hold_of_lazy_moves(start, told, way):
+    assert len(STORIES) == len(LAZY_STORIES) + len(NEEDS_ROWS)
+    settings = ["froglet.migration=lazy"]
+    if way == "to disk":
+        settings += ["froglet.migration_delay=1h", "froglet.migration_granule_rows=1"]
+    else:
+        settings += ["default_table_access_method=disk"]
+        told = replace(told, steps=[replace(step, text=other_way(step.text)) for step in told.steps])
+    told.play(start(arguments=[word for setting in settings for word in ("--set", setting)]))
 
 
 @pytest.mark.parametrize("keys", [False, True], ids=["without keys", "with keys"])

@@ -4,7 +4,7 @@ mod dropped;
 mod followed;
 mod rename;
 mod scope;
-mod set_home;
+pub(crate) mod set_home;
 
 use dropped::Dropped;
 use rename::{rename, rename_constraint};
@@ -77,8 +77,8 @@ impl Catalog {
                 query => self.make_eagerly(txn, scope, Into::New(table), &query).await,
             };
         }
-        if let Change::SetHome { table, home } = change {
-            return self.set_home(txn, scope, table, home).await;
+        if let Change::SetHome { table, home, lazily } = change {
+            return self.set_home(txn, scope, table, (home, lazily)).await;
         }
         let object = self.apply_plain(txn, &scope, change).await?;
         Ok(Applied { object, rows: 0 })

@@ -178,7 +178,7 @@ impl CatalogVersion {
     /// Tables that `owner` changes are read and written as it is to see them.
     fn as_owner_sees(&mut self, owner: TxnId, isolation: Isolation, local: &Local) {
         let changes = &local.changes;
-        for lazy in changes.lazies.values() {
+        for lazy in changes.lazies.values().filter(|lazy| !lazy.state().is_move()) {
             for source in lazy.state().def.sources() {
                 if let Some(version) = self.tables.get(&source.id) {
                     let table = OwnView::sealed(version.table.clone(), owner, lazy.clone());

@@ -522,10 +522,11 @@ pub enum Change {
         column: String,
         default: Option<Expression>,
     },
-    /// SET ACCESS METHOD: where the table's rows are.
+    /// SET ACCESS METHOD: where the table's rows are; `lazily`: they go there after the commit.
     SetHome {
         table: ObjectId,
         home: Home,
+        lazily: bool,
     },
     /// The option `dictionary` of the table, or of a column.
     SetDictionary {

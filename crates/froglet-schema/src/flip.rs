@@ -21,6 +21,7 @@
 //!    than its snapshot.
 
 pub(crate) mod carry;
+pub(crate) mod made_by;
 pub(crate) mod moved;
 pub(crate) mod outcome;
 

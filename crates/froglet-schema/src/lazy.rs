@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::background::Background;
 use crate::course::{Begun, Course, ended};
-use crate::def::TableDef;
+use crate::def::{ObjectId, TableDef};
 use crate::error::SchemaError;
 use crate::lazy_rows::LazyRows;
 use crate::status::{Detection, MigrationStatus};
@@ -50,7 +50,7 @@ pub const NO_WAY: &str = "no index begins with a column of the key that its rows
 pub struct LazyDef {
     /// How it was begun.
     pub begun: Begun,
-    /// What the query can be compiled of again.
+    /// What the query can be compiled of again; of a move nothing, as that makes every row what it is.
     pub recipe: String,
     /// The source, as it was.
     pub source: Box<TableDef>,
@@ -68,6 +68,11 @@ pub struct LazyDef {
 }
 
 impl LazyDef {
+    /// Whether it makes the rows of a table of those that the table has had elsewhere.
+    pub fn is_move_of(&self, table: ObjectId) -> bool {
+        self.source.id == table
+    }
+
     /// All tables that are read.
     pub fn sources(&self) -> impl Iterator<Item = &TableDef> {
         std::iter::once(&*self.source).chain(&self.lookups)
@@ -206,6 +211,16 @@ impl LazyState {
     /// Whether it reads a row space.
     pub fn reads(&self, space: SpaceId) -> bool {
         self.def.sources().any(|source| source.space == space)
+    }
+
+    /// Whether it makes the rows of its source itself, elsewhere.
+    pub fn is_move(&self) -> bool {
+        self.def.is_move_of(self.course.table)
+    }
+
+    /// Whether it moves a table's rows out of a space into the one that a definition has.
+    pub fn moves(&self, from: SpaceId, def: &TableDef) -> bool {
+        self.is_move() && self.is_of(Some(def)) && self.def.source.space == from
     }
 
     /// Whether it makes the rows of a table under a definition.

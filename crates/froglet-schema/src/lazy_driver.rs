@@ -23,6 +23,7 @@ use std::sync::Arc;
 use froglet_engine::{EngineError, SpaceId, SqlState, Table, Ts, TxnId};
 use froglet_txn::{Limits, Transaction};
 
+use crate::apply::set_home::Whole;
 use crate::apply::{Applied, Scope};
 use crate::background::spawn;
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
@@ -65,7 +66,7 @@ impl Catalog {
     pub(crate) fn open_table(&self, def: &TableDef) -> Result<Arc<dyn Table>, EngineError> {
         let table = self.engine().open(def.space, Arc::new(def.layout()))?;
         match self.lazy_of(def) {
-            Some(lazy) => Ok(lazy.over(table)),
+            Some(lazy) => Ok(self.with_move(lazy.over(table))),
             None => self.with_lazy_columns(def, self.with_move(table)),
         }
     }
@@ -132,7 +133,7 @@ impl Catalog {
         let id = self.create_table(txn, scope, new).await?;
         let made = local(txn).and_then(|own| own.changes.objects.get(&id)?.as_ref()?.table());
         let mut def = made.expect("just made").def.clone();
-        let lazy_def = LazyDef {
+        def.lazy = Some(Box::new(LazyDef {
             begun: self.begin_lazy(scope.options),
             recipe,
             source,
@@ -141,25 +142,37 @@ impl Catalog {
             blocks: 0,
             granule_rows: scope.options.granule_rows,
             detection: scope.options.detection,
-        };
-        def.lazy = Some(Box::new(lazy_def.clone()));
-        let owner = txn.id();
-        let lazy = made_by(lazy_def, &def, owner, sources, query)?;
+        }));
+        self.set_lazy_table(txn, scope, def, sources, query).await?;
+        Ok(Applied { object: Some(id), rows: 0 })
+    }
+
+    /// Gives a table a definition that says how its rows are made from the commit on.
+    pub(crate) async fn set_lazy_table(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        def: TableDef,
+        sources: Vec<LazySource>,
+        query: LazyQuery,
+    ) -> Result<(), SchemaError> {
+        let lazily = (**def.lazy.as_ref().expect("it says how")).clone();
+        let lazy = made_by(lazily, &def, txn.id(), sources, query)?;
         lazy.course().pace.throttle(scope.options.rows_per_second);
         self.lazies.write().insert(def.space, lazy.clone());
         self.ended_migrations.begun(&lazy.status())?;
-        let locked = self.store.lock(txn, id, scope.limits).await?;
+        let locked = self.store.lock(txn, def.id, scope.limits).await?;
         self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
         let table = self.open_table(&def)?;
         let local = local_mut(txn);
-        local.changes.lazies.insert(id, lazy);
+        local.changes.lazies.insert(def.id, lazy);
         local.set_table(TableVersion::new(def, Ts(0), table));
-        Ok(Applied { object: Some(id), rows: 0 })
+        Ok(())
     }
 
     /// A table of which another is made lazily, and what is remembered of it. If its own rows are being
     /// made lazily, it is read past what is there of them [D3].
-    fn lazy_source(
+    pub(crate) fn lazy_source(
         &self,
         base: &TableVersion,
         limits: &Limits,
@@ -198,7 +211,8 @@ impl Catalog {
         }
         debug_assert_eq!(lazy.course().owner, txn.id(), "nobody else has it");
         implied(&*lazy, base, edited).inspect_err(|_| lazy.state().outgrow())?;
-        edited.work.clear();
+        // Writers who follow are asked nevertheless.
+        edited.work.retain(|work| matches!(work, Work::KeptForeignKey(_)));
         Ok(())
     }
 
@@ -415,7 +429,10 @@ impl Catalog {
             with_sources.names.insert((source.schema.clone(), source.name.clone()), source.id);
             sources.push(LazySource { table: table.clone(), seen: table, made_by });
         }
-        let query = recompile.query(&def.recipe, with_sources)?;
+        let query = match def.is_move_of(target.id) {
+            true => Whole::of(&def.source),
+            false => recompile.query(&def.recipe, with_sources)?,
+        };
         if !query.tables().into_iter().eq(def.sources().map(|source| source.id)) {
             return Err(not_as_it_was("reads other tables"));
         }

@@ -563,6 +563,17 @@ impl LazyRows {
         self.lookups.is_empty()
     }
 
+    /// The row of the source of which one of the table was made, or may have been: its place may have another row by
+    /// now.
+    pub(crate) fn source_of(&self, target: RowId) -> Option<RowId> {
+        self.live().tracker.granule_of(target).map(|_| target)
+    }
+
+    /// The rows that others are made of, as anybody writes them.
+    pub(crate) fn source_table(&self) -> &Arc<dyn Table> {
+        &self.source.table
+    }
+
     /// The table that is made as it was at the commit, bare.
     pub(crate) fn target(&self) -> &Arc<dyn Table> {
         &self.live().target

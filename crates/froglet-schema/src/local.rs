@@ -9,7 +9,7 @@ use froglet_txn::Transaction;
 use crate::catalog::{CatalogVersion, TableVersion};
 use crate::change_log::{Notes, Recorded};
 use crate::def::{ObjectId, SequenceDef, TableDef};
-use crate::eager::copy::Copy;
+use crate::flip::made_by::MadeBy;
 use crate::lazy::LazyMigration;
 use crate::lazy_columns::LazyColumns;
 use crate::lazy_fallback::Fallback;
@@ -94,12 +94,17 @@ impl Changes {
         self.steps.get(&space).map_or(&[], Vec::as_slice)
     }
 
-    /// What has moved a table's rows out of a space into the one where they are.
-    pub(crate) fn move_out_of(&self, from: SpaceId, table: &TableDef) -> Option<&Arc<Copy>> {
+    /// What has moved a table's rows out of a space into the one where they are, or are to be.
+    pub(crate) fn move_out_of(&self, from: SpaceId, table: &TableDef) -> Option<MadeBy> {
         self.moved.get(&table.id)?;
-        self.steps_of(from).iter().find_map(|step| match &step.kind {
+        let copied = self.steps_of(from).iter().find_map(|step| match &step.kind {
             StepKind::Copy(copy) if copy.target_space() == table.space => Some(copy),
             _ => None,
+        });
+        let lazily = self.lazies.get(&table.id).filter(|lazy| lazy.state().moves(from, table));
+        copied.map(|copy| MadeBy::Copy(copy.clone())).or_else(|| {
+            let rows = lazily?.clone().by_rows();
+            Some(MadeBy::Lazy(rows.expect("a move is of rows")))
         })
     }
 }

@@ -111,22 +111,24 @@ struct Action {
     kind: Kind,
     /// Of a column that is computed: when, and why, or why that cannot be.
     mode: Option<Result<Choice, SqlError>>,
+    /// A table is moved after the commit.
+    moves_lazily: bool,
 }
 
 impl Action {
     fn new(text: String, kind: Kind) -> Action {
-        Action { text, kind, mode: None }
+        Action { text, kind, mode: None, moves_lazily: false }
     }
 
     fn is_lazy(&self) -> bool {
-        matches!(self.mode, Some(Ok(Choice::Lazy(..))))
+        self.moves_lazily || matches!(self.mode, Some(Ok(Choice::Lazy(..))))
     }
 
     /// How long its statement takes.
     fn seconds(&self, rows: u64) -> f64 {
         match &self.mode {
             Some(Ok(Choice::Lazy(lazily, _))) if lazily.verify => Kind::Verify.seconds(rows),
-            Some(Ok(Choice::Lazy(..))) => 0.0,
+            _ if self.is_lazy() => 0.0,
             _ => self.kind.seconds(rows),
         }
     }
@@ -135,10 +137,14 @@ impl Action {
         let mut lines = vec![format!("  ->  {}  (kind={})", self.text, self.kind.as_str())];
         if self.is_lazy() {
             let time = shown_time(self.kind.seconds(rows));
+            let (touched, tracker) = match self.moves_lazily {
+                true => ("touched", "a bitmap, two bits a row"),
+                false => ("written", "a hidden column, nine bits a row"),
+            };
             lines.push(format!(
-                "        Work: after the commit, when rows are written and in the background, about {time}"
+                "        Work: after the commit, when rows are {touched} and in the background, about {time}"
             ));
-            lines.push("        Tracker: a hidden column, nine bits a row".to_owned());
+            lines.push(format!("        Tracker: {tracker}"));
         } else {
             lines.push(format!("        Work: {}", self.kind.work()));
         }
@@ -268,7 +274,9 @@ fn kinds(
     if let Some(method) = access_method::of(operation) {
         let is_there = access_method::named(&method) == Some(table.def.space.home());
         let kind = if is_there { Kind::Metadata } else { Kind::Move };
-        return Ok(vec![Action::new(format!("SET ACCESS METHOD {method}"), kind)]);
+        let moves_lazily = !is_there && access_method::is_lazy(wanted);
+        let text = format!("SET ACCESS METHOD {method}");
+        return Ok(vec![Action { moves_lazily, ..Action::new(text, kind) }]);
     }
     let kind = match operation {
         Op::AddColumn { column_def, .. } => {
@@ -322,7 +330,7 @@ fn add_column(
             if compiled.volatile() { Kind::Column } else { Kind::Metadata }
         }
     };
-    let mut actions = vec![Action { text: operation.to_string(), kind, mode }];
+    let mut actions = vec![Action { mode, ..Action::new(operation.to_string(), kind) }];
     for constraint in &plan.constraints {
         actions.push(Action::new(format!("ADD {constraint}"), constraint_kind(constraint)));
     }
@@ -353,7 +361,7 @@ fn alter_type(
     let computed = lazy_column::computation(session, from, &table.def, &new)?;
     let computed = computed.but_for(depends_on(&table.def, def.id));
     let mode = Some(Choice::of(wanted, &computed, column));
-    let mut actions = vec![Action { text: operation.to_string(), kind: Kind::Column, mode }];
+    let mut actions = vec![Action { mode, ..Action::new(operation.to_string(), Kind::Column) }];
     for index in &table.def.indexes {
         if index.spec.key.iter().any(|part| part.column == def.id) {
             actions.push(Action::new(format!("rebuild index {}", index.name), Kind::Index));

@@ -92,7 +92,7 @@ impl Catalog {
             unreachable!("the work is a foreign key's")
         };
         let (parent_def, parent) = if fk.parent == base.def.id {
-            (def, rows.clone())
+            (def, self.as_made(def, rows.clone()))
         } else {
             let parent = &scope.table(fk.parent)?;
             (&parent.def, self.watched(parent, fk)?)
@@ -138,6 +138,15 @@ impl Catalog {
         if known.is_none_or(is_known) {
             return Ok(parent.table.clone());
         }
-        Ok(self.engine().open(parent.def.space, Arc::new(parent.def.whole_layout()))?)
+        let rows = self.engine().open(parent.def.space, Arc::new(parent.def.whole_layout()))?;
+        Ok(self.as_made(&parent.def, rows))
+    }
+
+    /// All rows of a table, those that are still to be made included.
+    fn as_made(&self, def: &TableDef, rows: Arc<dyn Table>) -> Arc<dyn Table> {
+        match self.lazy_of(def) {
+            Some(lazy) => lazy.over(rows),
+            None => rows,
+        }
     }
 }

@@ -14,20 +14,39 @@
 //!     writes under the older one follows: children hold their parents where these are now, and who has deleted a
 //!     parent, or changed its key, has asked children where they are no more, and runs again.
 //! G2: what other statements of the transaction demanded of the old rows before they moved is demanded of the new ones.
+//! G3: lazily, the table is elsewhere at once and its rows follow (`lazy_rows.rs`): the source is the table itself, under
+//!     the definition that it had. What the new space demands of rows the old one did already; what else the
+//!     transaction asked of them keeps it from moving them so ([`Catalog::move_hindrance`]).
 
 use super::*;
-use crate::change::{Made, RowQuery};
+use crate::change::{LazyQuery, Made, RowQuery};
 use crate::def::{ConstraintDef, ConstraintKind, ForeignKeyDef};
 use crate::eager::copy::Copy;
+use crate::lazy::LazyDef;
 use arrow_array::RecordBatch;
 use froglet_engine::Home;
 
 /// Every row as it is.
-struct Whole(Vec<ColumnId>);
+pub(crate) struct Whole {
+    columns: Vec<ColumnId>,
+    places: Vec<usize>,
+}
+
+impl Whole {
+    fn new(def: &TableDef) -> Whole {
+        let columns: Vec<ColumnId> = def.all_columns().map(|column| column.id).collect();
+        Whole { places: (0..columns.len()).collect(), columns }
+    }
+
+    /// Of a table.
+    pub fn of(def: &TableDef) -> LazyQuery {
+        LazyQuery::Rows(def.id, Arc::new(Whole::new(def)))
+    }
+}
 
 impl RowQuery for Whole {
     fn inputs(&self) -> &[ColumnId] {
-        &self.0
+        &self.columns
     }
 
     fn eval(&self, batch: &RecordBatch) -> Result<Made, SchemaError> {
@@ -35,7 +54,11 @@ impl RowQuery for Whole {
     }
 
     fn plain(&self, output: usize) -> Option<ColumnId> {
-        self.0.get(output).copied()
+        self.columns.get(output).copied()
+    }
+
+    fn copies(&self) -> Option<&[usize]> {
+        Some(&self.places)
     }
 }
 
@@ -46,17 +69,16 @@ impl Catalog {
         txn: &mut Transaction,
         mut scope: Scope<'_>,
         id: ObjectId,
-        home: Home,
+        (home, lazily): (Home, bool),
     ) -> Result<Applied, SchemaError> {
         if scope.table(id)?.def.space.home() == home {
             return Ok(Applied::default());
         }
         self.fill_own_columns(txn, &mut scope, &[id]).await?;
         let base = scope.table(id)?.clone();
+        let lazily = lazily && self.has_rows(&base.def);
         let locked = self.store.lock(txn, id, scope.limits).await?;
         let children = self.children_of(txn, &scope, &base.def).await?;
-        let source = self.source(txn, &scope, id).await?;
-
         let mut def = base.def.clone();
         (def.engine, def.space) = (home.name().to_owned(), home.space(self.next_id()?));
         def.lazy = None;
@@ -65,45 +87,105 @@ impl Catalog {
         local_mut(txn).created.push(Remains::Space(def.space));
         self.engine().set_dictionaries(def.space, def.dictionaries());
 
-        let whole = Whole(def.all_columns().map(|column| column.id).collect());
-        let bare = Layout { indexes: Vec::new(), ..def.layout() };
-        let target = self.engine().open(def.space, Arc::new(bare))?;
-        let rows = source.table.clone();
-        let copy = Arc::new(Copy::new(txn, source, Arc::new(whole), target).into_moved());
-        let kind = StepKind::Copy(copy.clone());
-        let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
-        self.run_step(txn, &scope, &base.def, step).await?;
-
-        let table = self.open_table(&def)?;
-        self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
-        let local = local_mut(txn);
-        local.changes.replaced.push(Remains::Space(base.def.space));
-        local.changes.moved.entry(id).or_default().push(base.def.space);
-        local.set_table(TableVersion::new(def.clone(), Ts(0), table));
-        local.set_maker(id, copy.clone());
-
-        let mut work: Vec<Work> =
-            def.indexes.iter().map(|index| Work::Index(index.spec.id)).collect();
-        let left = local.changes.steps_of(base.def.space).to_vec();
-        work.extend(left.iter().filter_map(|step| match &step.kind {
-            StepKind::Verify { check, demand, .. } if demand.is_in(&def) => {
-                Some(Work::Verify(check.clone(), *demand))
-            }
-            _ => None,
-        }));
+        let rows = match lazily {
+            true => self.move_lazily(txn, &scope, &base, &def).await?,
+            false => self.move_eagerly(txn, &scope, (&base.def, locked), &def).await?,
+        };
+        let changes = &mut local_mut(txn).changes;
+        changes.replaced.push(Remains::Space(base.def.space));
+        changes.moved.entry(id).or_default().push(base.def.space);
+        let mut work = Vec::new();
+        if !lazily {
+            work.extend(def.indexes.iter().map(|index| Work::Index(index.spec.id)));
+            let left = local(txn).map(|own| own.changes.steps_of(base.def.space).to_vec());
+            work.extend(left.iter().flatten().filter_map(|step| match &step.kind {
+                StepKind::Verify { check, demand, .. } if demand.is_in(&def) => {
+                    Some(Work::Verify(check.clone(), *demand))
+                }
+                _ => None,
+            }));
+        }
         work.extend(self.asked_keys(&def, |_| true));
         for parent in asked_parents(&base.def, &def, &work) {
             scope.view = self.view(txn);
             self.refer_to(txn, &scope, parent, id).await?;
         }
         scope.view = self.view(txn);
-        self.migrate(txn, &scope, (&base, &base), &def, work).await?;
+        let moved = scope.table(id)?.def.clone();
+        self.migrate(txn, &scope, (&base, &base), &moved, work).await?;
         for (child, locked, edited) in children {
             scope.view = self.view(txn);
             self.alter(txn, &scope, (&child, &child), locked, edited).await?;
         }
         self.note_told(txn);
-        Ok(Applied { object: None, rows: copy.rows() })
+        Ok(Applied { object: None, rows })
+    }
+
+    /// Before the commit: the rows are copied.
+    async fn move_eagerly(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        (base, locked): (&TableDef, crate::store::Locked),
+        def: &TableDef,
+    ) -> Result<u64, SchemaError> {
+        let source = self.source(txn, scope, def.id).await?;
+        let bare = Layout { indexes: Vec::new(), ..def.layout() };
+        let target = self.engine().open(def.space, Arc::new(bare))?;
+        let rows = source.table.clone();
+        let copy = Copy::new(txn, source, Arc::new(Whole::new(def)), target).into_moved();
+        let copy = Arc::new(copy);
+        let kind = StepKind::Copy(copy.clone());
+        let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
+        self.run_step(txn, scope, base, step).await?;
+        let table = self.open_table(def)?;
+        self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
+        let local = local_mut(txn);
+        local.set_table(TableVersion::new(def.clone(), Ts(0), table));
+        local.set_maker(def.id, copy.clone());
+        Ok(copy.rows())
+    }
+
+    /// After it: each row when somebody touches it, and the rest in the background. The rows keep their numbers [G3].
+    async fn move_lazily(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        base: &TableVersion,
+        def: &TableDef,
+    ) -> Result<u64, SchemaError> {
+        let (source, was) = self.lazy_source(base, scope.limits)?;
+        let query = Whole::of(&was);
+        let lazily = LazyDef {
+            begun: self.begin_lazy(scope.options),
+            recipe: String::new(),
+            outputs: was.all_columns().map(|column| column.id).collect(),
+            source: Box::new(was),
+            lookups: Vec::new(),
+            blocks: 0,
+            granule_rows: scope.options.granule_rows,
+            detection: scope.options.detection,
+        };
+        let def = TableDef { lazy: Some(Box::new(lazily)), ..def.clone() };
+        self.set_lazy_table(txn, scope, def, vec![source], query).await?;
+        Ok(0)
+    }
+
+    /// Why a transaction cannot move a table's rows after its commit, if so. Rows that nobody else has are moved before
+    /// it, whatever is said.
+    pub fn move_hindrance(&self, txn: &Transaction, table: &TableDef) -> Option<&'static str> {
+        let own = &local(txn)?.changes;
+        let is_of_keys =
+            |step: &Arc<Step>| matches!(step.kind, StepKind::Child(_) | StepKind::Parent(_));
+        let has_work = !own.steps_of(table.space).iter().all(is_of_keys)
+            || own.lazy_columns.contains_key(&table.id);
+        (has_work && self.has_rows(table))
+            .then_some("the same transaction has changed its rows, or demands something of them")
+    }
+
+    /// Whether everybody has a table's rows where a definition has them.
+    fn has_rows(&self, def: &TableDef) -> bool {
+        self.latest().tables.get(&def.id).is_some_and(|known| known.def.space == def.space)
     }
 
     /// Tables with foreign keys to one, that are to follow it [G1]. They are held, so that nobody changes them meanwhile.

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use froglet_engine::{
-    BlockRows, CrashPoint, EngineTxn, IndexId, IndexSpec, Row, RowId, RowWrite, Snapshot, SpaceId,
-    SqlState, Table, Ts, TxnId, Value, WriteStop, batch,
+    BlockRows, CrashPoint, IndexId, IndexSpec, Row, RowId, RowWrite, Snapshot, SpaceId, SqlState,
+    Table, Ts, TxnId, Value, WriteStop, batch,
 };
 use froglet_txn::{Limits, SchemaUse, Strength, Transaction, TxnError};
 
@@ -22,8 +22,8 @@ use crate::change::Check;
 use crate::course::Who;
 use crate::def::{ObjectId, TableDef};
 use crate::drawn::Drawn;
-use crate::eager::copy::Copy;
 use crate::error::SchemaError;
+use crate::flip::made_by::MadeBy;
 use crate::flip::moved::kept_out_by;
 use crate::lazy_columns::LazyColumns;
 use crate::lazy_rows::LazyRows;
@@ -55,59 +55,6 @@ pub struct CopyTo {
     pub table: ObjectId,
     /// What was done with its rows in the same transaction.
     pub steps: Vec<Arc<Step>>,
-}
-
-/// What makes the rows of a table of those of another.
-pub enum MadeBy {
-    /// Before the commit.
-    Copy(Arc<Copy>),
-    /// After it.
-    Lazy(Arc<LazyRows>),
-}
-
-impl MadeBy {
-    /// Whether what it makes is the table itself, elsewhere.
-    fn is_move(&self) -> bool {
-        match self {
-            MadeBy::Copy(copy) => copy.is_move(),
-            MadeBy::Lazy(_) => false,
-        }
-    }
-
-    /// The row space that it makes.
-    fn space(&self) -> SpaceId {
-        match self {
-            MadeBy::Copy(copy) => copy.target_space(),
-            MadeBy::Lazy(lazy) => lazy.state.course.space,
-        }
-    }
-
-    /// What a writer's own version of source rows makes of their target rows, where that differs.
-    fn changes_of(
-        &self,
-        own: &Snapshot,
-        rows: &[RowId],
-    ) -> Result<Vec<(RowId, Option<Row>)>, SchemaError> {
-        match self {
-            MadeBy::Copy(copy) => copy.changes_of(own, rows),
-            MadeBy::Lazy(lazy) => lazy.changes_of(own, rows),
-        }
-    }
-
-    /// Makes the target row of a source row this, for a writer, if nobody has written it after `base`.
-    /// Returns the row that it wrote.
-    fn apply(
-        &self,
-        txn: &mut dyn EngineTxn,
-        base: Ts,
-        source: RowId,
-        made: &Option<Row>,
-    ) -> Result<Option<RowId>, WriteStop> {
-        match self {
-            MadeBy::Copy(copy) => copy.apply(txn, base, source, made),
-            MadeBy::Lazy(lazy) => LazyTable::carry_over(lazy, txn, base, source, made),
-        }
-    }
 }
 
 /// The version of rows that have gone elsewhere: no schema version is newer.
@@ -290,16 +237,16 @@ impl Catalog {
             // Others may refer to these rows by now, and nobody has asked them.
             return Err(TxnError::Serialization);
         }
-        if let MadeBy::Copy(copy) = &to.made
-            && copy.is_move()
-        {
+        if to.made.is_move() {
             // What it has held, and left as it was, others have left as it was.
-            let is_left = |rid: &&RowId| !changes.iter().any(|(source, _)| source == *rid);
-            let mut left = rows.iter().filter(is_left).filter_map(|rid| copy.place_of(*rid));
-            if left.any(|place| copy.is_changed_since(place, Ts(flip.0 - 1))) {
-                return Err(TxnError::Serialization);
+            for rid in rows.iter().filter(|rid| !changes.iter().any(|(source, _)| source == *rid)) {
+                if let Some(place) = to.made.place_of(*rid)?
+                    && to.made.is_changed_since(place, Ts(flip.0 - 1))
+                {
+                    return Err(TxnError::Serialization);
+                }
             }
-            self.wait_for_holders(txn, to, copy, &changes, limits).await?;
+            self.wait_for_holders(txn, to, &changes, limits).await?;
         }
         if let MadeBy::Lazy(lazy) = &to.made
             && changes.len() > 1
@@ -344,8 +291,7 @@ impl Catalog {
     async fn wait_for_holders(
         &self,
         txn: &mut Transaction,
-        to: &CopyTo,
-        copy: &Copy,
+        CopyTo { made, steps, .. }: &CopyTo,
         changes: &[(RowId, Option<Row>)],
         limits: &Limits,
     ) -> Result<(), TxnError> {
@@ -354,19 +300,19 @@ impl Catalog {
         }
         // With its indexes, if it has any: they say what a key is.
         let is_index = |step: &&Arc<Step>| matches!(step.kind, StepKind::Index { .. });
-        let indexed = to.steps.iter().rfind(is_index).map(|step| &step.table);
-        let table = indexed.unwrap_or_else(|| copy.target_table());
-        let all: Vec<usize> = (0..copy.source_table().layout().columns.len()).collect();
-        for (source, made) in changes {
-            let Some(rid) = copy.place_of(*source) else { continue };
-            let write = match made {
+        let indexed = steps.iter().rfind(is_index).map(|step| step.table.clone());
+        let table = indexed.unwrap_or_else(|| made.target_table());
+        let all: Vec<usize> = (0..made.source_table().layout().columns.len()).collect();
+        for (source, change) in changes {
+            let Some(rid) = made.place_of(*source)? else { continue };
+            let write = match change {
                 None => RowWrite::Delete { rid },
                 Some(values) => RowWrite::Update { rid, columns: &all, values },
             };
             let committed = txn.manager().engine().fresh(TxnId(0));
-            let least = kept_out_by(&**table, &committed, &write);
+            let least = kept_out_by(&*table, &committed, &write);
             let held = |txn: &Transaction| {
-                let place = (copy.target_space(), rid);
+                let place = (made.space(), rid);
                 txn.manager().row_locks().other_holder(place, txn.id(), least)
             };
             while let Some(holder) = held(txn) {

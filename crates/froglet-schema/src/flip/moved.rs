@@ -32,7 +32,7 @@ use parking_lot::RwLock;
 
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::delegate::{delegate_all_but_changer, delegate_migration_to_table};
-use crate::eager::copy::Copy;
+use crate::flip::made_by::MadeBy;
 use crate::local::{Changed, Changes};
 
 /// A table's move, until it is over.
@@ -48,7 +48,7 @@ pub(crate) struct Move {
 /// A move that is not over.
 #[derive(Clone)]
 struct UnderWay {
-    copy: Arc<Copy>,
+    made: MadeBy,
     /// A move into the rows that were copied, if that was not over [V4].
     before: Option<Arc<Move>>,
 }
@@ -90,9 +90,9 @@ impl Move {
         if !locks.any(least) {
             return None;
         }
-        let UnderWay { copy, before } = self.under_way()?;
-        let source = copy.source_of(row)?;
-        let holder = locks.other_holder((copy.source_table().space(), source), me, least);
+        let UnderWay { made, before } = self.under_way()?;
+        let source = made.source_of(row)?;
+        let holder = locks.other_holder((made.source_table().space(), source), me, least);
         holder.or_else(|| before?.holder(source, least, me))
     }
 
@@ -102,9 +102,9 @@ impl Move {
         row: RowId,
         least: Strength,
     ) -> Result<(), WriteStop> {
-        let Some(UnderWay { copy, before }) = self.under_way() else { return Ok(()) };
-        let Some(source) = copy.source_of(row) else { return Ok(()) };
-        let rows = copy.source_table();
+        let Some(UnderWay { made, before }) = self.under_way() else { return Ok(()) };
+        let Some(source) = made.source_of(row) else { return Ok(()) };
+        let rows = made.source_table();
         // Who has changed it, or taken it away, has done so here, too.
         let lock = [RowWrite::Lock { rid: source }];
         if let Err((_, stop @ (WriteStop::Busy { .. } | WriteStop::Engine(_)))) =
@@ -122,8 +122,8 @@ impl Move {
 
     /// Who is changing one of some columns of the row that a row was copied from.
     fn changer(&self, row: RowId, columns: &[ColumnId], own: TxnId) -> Option<TxnId> {
-        let UnderWay { copy, before } = self.under_way()?;
-        let (source, rows) = (copy.source_of(row)?, copy.source_table());
+        let UnderWay { made, before } = self.under_way()?;
+        let (source, rows) = (made.source_of(row)?, made.source_table());
         let places = columns.iter().filter_map(|column| rows.layout().position(*column));
         let changer = rows.changer(source, &places.collect::<Vec<_>>(), own);
         changer.or_else(|| before?.changer(source, columns, own))
@@ -326,13 +326,13 @@ impl Catalog {
             let Some(Some(Changed::Table(version))) = changes.objects.get(&id) else { continue };
             let version = version.clone();
             let from = before.tables.get(&id).map(|known| known.def.space);
-            let copy = from.and_then(|from| changes.move_out_of(from, &version.def));
-            let Some(copy) = copy.cloned() else { continue };
-            let before = self.moves.read().get(&copy.source_table().space()).cloned();
+            let made = from.and_then(|from| changes.move_out_of(from, &version.def));
+            let Some(made) = made else { continue };
+            let before = self.moves.read().get(&made.source_table().space()).cloned();
             let of = Arc::new(Move {
                 ts,
                 manager: self.manager().clone(),
-                under_way: RwLock::new(Some(UnderWay { copy, before })),
+                under_way: RwLock::new(Some(UnderWay { made, before })),
                 is_over: AtomicBool::new(false),
             });
             self.moves.write().insert(version.def.space, of.clone());

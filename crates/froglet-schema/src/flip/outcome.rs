@@ -11,7 +11,8 @@ use froglet_engine::Ts;
 
 use crate::catalog::CatalogVersion;
 use crate::def::TableDef;
-use crate::flip::carry::{CopyTo, Flip, MadeBy};
+use crate::flip::carry::{CopyTo, Flip};
+use crate::flip::made_by::MadeBy;
 use crate::local::{Changed, Changes};
 use crate::step::{Step, StepKind};
 use crate::target::Maker;
@@ -82,7 +83,7 @@ impl Changes {
 
     /// The rows of a table that has moved, where they are now; `None` if it has done so more than once.
     fn moved_copy(&self, was: &TableDef, is: &TableDef) -> Option<CopyTo> {
-        let made = MadeBy::Copy(self.move_out_of(was.space, is)?.clone());
+        let made = self.move_out_of(was.space, is)?;
         let demanded = |step: &&Arc<Step>| step.is_demanded_by(is) && !self.have_left(step);
         let steps = self.steps_of(is.space).iter().filter(demanded).cloned().collect();
         Some(CopyTo { made, table: is.id, steps })

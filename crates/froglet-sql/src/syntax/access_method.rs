@@ -144,6 +144,11 @@ pub(crate) fn of(operation: &AlterTableOperation) -> Option<String> {
     }
 }
 
+/// Whether a mode moves a table after the commit: only if it says so.
+pub(crate) fn is_lazy(mode: Mode) -> bool {
+    matches!(mode, Mode::Lazy | Mode::Hybrid)
+}
+
 impl Ddl<'_> {
     /// SET ACCESS METHOD of a table.
     pub(crate) async fn set_access_method(
@@ -153,14 +158,18 @@ impl Ddl<'_> {
     ) -> Result<(), Stop> {
         let home = self.home(Some(method))?;
         let def = &self.table_by_id(table)?.def;
-        if matches!(self.migration, Mode::Lazy | Mode::Hybrid) && def.space.home() != home {
+        let lazily = is_lazy(self.migration) && def.space.home() != home;
+        if lazily && let Some(why) = self.catalog.move_hindrance(self.txn, def) {
             let message = format!("table \"{}\" cannot be moved lazily", def.name);
-            let why = "its rows are copied before the commit";
-            return Err(refused(message, why)
-                .hint("Set froglet.migration to auto or eager.")
-                .into());
+            let hint = "Set froglet.migration to auto or eager.";
+            return Err(refused(message, why).hint(hint).into());
         }
-        self.apply(Change::SetHome { table, home }).await?;
+        let notice = format!("table \"{}\" is moved lazily, usable from the commit on", def.name);
+        self.options.is_hybrid = self.migration == Mode::Hybrid;
+        self.apply(Change::SetHome { table, home, lazily }).await?;
+        if lazily {
+            self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
+        }
         Ok(())
     }
 
