@@ -287,7 +287,7 @@ class Generator:
                 return AddForeignKey(t, self.name("f"), a.name, parent.name, b.name)
         alone = not any(x.id != table.id for x in view.children(table.id))
         if kind == "move":
-            return SetMethod(t, METHODS[table.method == "heap"], False if self.lazy else None)
+            return SetMethod(t, METHODS[table.method == "heap"], self.lazily())
         if kind == "rename table":
             return RenameTable(t, self.name("t"))
         if kind == "truncate" and alone and rng.random() < 0.5:

@@ -173,6 +173,7 @@ class Play:
                 what = "schema" if before.changes_schema() else "rows"
                 self.counts[f"{what} {'not committed' if failed else 'committed'}"] += 1
                 self.counts["made lazily"] += not failed and before.may_make_later()
+                self.counts["moved lazily"] += not failed and bool(before.moved_lazily())
             elif isinstance(statement, Change):
                 self.counts["change failed" if failed else "changed"] += 1
                 self.counts["by pairs"] += any("pair by pair" in notice for notice in self.sessions[name].notices)

@@ -306,8 +306,8 @@ class Transaction:
         return any(isinstance(piece, Changed) for piece in self.work)
 
     def makes_lazily(self):
-        """Whether it makes a table so."""
-        return any(makes_lazily(piece.change) for piece in self.made().values())
+        """Whether it makes a table so, or moves one."""
+        return bool(self.moved_lazily()) or any(makes_lazily(piece.change) for piece in self.made().values())
 
     def may_make_later(self):
         """Whether it makes a table so, or may."""
@@ -317,6 +317,11 @@ class Transaction:
         """The tables it makes of others."""
         return {p.ids[-1]: p for p in self.work
                 if isinstance(p, Changed) and hasattr(p.change, "query")}
+
+    def moved_lazily(self):
+        """The tables whose rows follow to another place."""
+        return {p.table for p in self.work if isinstance(p, Changed)
+                and hasattr(p.change, "method") and makes_lazily(p.change)}
 
     def rows(self):
         """The rows that nobody else may write: those it has put, and those that they are copies of."""
@@ -502,10 +507,11 @@ class World:
             yield error(*states), transaction.work
 
     def is_own_lazy(self, session, transaction, statement):
-        """Whether a transaction writes to a table that it makes lazily."""
-        made = transaction.made()
+        """Whether a transaction writes to a table that it makes lazily, or moves."""
+        lazily = {id for id, made in transaction.made().items() if makes_lazily(made.change)}
+        lazily |= transaction.moved_lazily()
         return not isinstance(statement, Change) and any(
-            table.name == statement.table and table.id in made and makes_lazily(made[table.id].change)
+            table.name == statement.table and table.id in lazily
             for table in self.view(session).tables.values())
 
     def is_lost(self, work, state):
@@ -711,8 +717,8 @@ class World:
         held = transaction.locks() | transaction.told()
         locked = self.locked | {id: max(now, self.locked.get(id, 0)) for id in held}
         # It is held once more when all its rows are there, whenever that is.
-        lazily = (id for id, made in transaction.made().items() if may_make_later(made.change))
-        locked |= dict.fromkeys(lazily, math.inf)
+        lazily = {id for id, made in transaction.made().items() if may_make_later(made.change)}
+        locked |= dict.fromkeys(lazily | transaction.moved_lazily(), math.inf)
         yield done_tag, replace(
             without, states=(*self.states, state.settled()), written=written, locked=locked)
 

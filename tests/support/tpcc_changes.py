@@ -149,14 +149,17 @@ def lazily(change):
     return replace(change, do=(*AT_ONCE, *do))
 
 
-CHANGES |= {f"lazy {kind}": lazily(CHANGES[kind]) for kind in ("copy", "split", "join", "group", "total")}
+TABLES = ["copy", "split", "join", "group", "total"]
+CHANGES |= {f"lazy {kind}": lazily(CHANGES[kind]) for kind in TABLES}
+MOVE = CHANGES["move"]
+MOVED_AT_ONCE = ("set froglet.migration = lazy", *AT_ONCE)
+CHANGES["lazy move"] = replace(MOVE, do=(*MOVED_AT_ONCE, *MOVE.do), undo=(*MOVED_AT_ONCE, *MOVE.undo))
 
 # Columns of type text that an index begins with.
 TEXTS = ("c_last", "h_data")
 ROWS = ["computed", "column", "index", "unique", "foreign key"]
-TABLES = ["copy", "split", "join", "group", "total"]
 ALL = [name for pair in zip(TABLES, ROWS) for name in pair] + ["move"]
-LAZY = [f"lazy {kind}" for kind in TABLES]
+LAZY = [f"lazy {kind}" for kind in (*TABLES, "move")]
 
 
 class Changer:

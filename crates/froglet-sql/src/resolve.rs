@@ -223,7 +223,8 @@ pub(crate) fn no_table(
     let is_it = |source: &TableDef| source.name == relation && schemas.contains(&source.schema);
     let mut made: Vec<(u64, &str)> = Vec::new();
     for table in catalog.tables.values() {
-        let lazy = table.def.lazy.as_ref().filter(|lazy| lazy.sources().any(is_it));
+        let lazy = table.def.lazy.as_ref().filter(|lazy| !lazy.is_move_of(table.def.id));
+        let lazy = lazy.filter(|lazy| lazy.sources().any(is_it));
         made.extend(lazy.map(|lazy| (lazy.begun.migration, table.def.name.as_str())));
     }
     made.sort_unstable();

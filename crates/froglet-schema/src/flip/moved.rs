@@ -158,6 +158,21 @@ struct MovedTable {
     of: Arc<Move>,
 }
 
+impl MovedTable {
+    /// What has stopped a write: a key that another is about to give up where its row was is waited for.
+    fn stopped(&self, me: TxnId, stop: WriteStop) -> WriteStop {
+        let WriteStop::Duplicate { index, other } = stop else { return stop };
+        let layout = self.table.layout();
+        let spec = layout.index_position(index).map(|at| &layout.indexes[at]);
+        let key: Vec<ColumnId> =
+            spec.iter().flat_map(|spec| &spec.key).map(|part| part.column).collect();
+        match self.of.changer(other, &key, me) {
+            Some(holder) => WriteStop::Busy { holder },
+            None => stop,
+        }
+    }
+}
+
 impl Table for MovedTable {
     fn write(
         &self,
@@ -171,7 +186,7 @@ impl Table for MovedTable {
         for (n, write) in writes.iter().enumerate() {
             self.of.hold(&*self.table, txn, write).map_err(|stop| (n, stop))?;
             let written = self.table.write(txn, base, std::slice::from_ref(write));
-            written.map_err(|(_, stop)| (n, stop))?;
+            written.map_err(|(_, stop)| (n, self.stopped(txn.id(), stop)))?;
         }
         Ok(())
     }
@@ -203,7 +218,8 @@ impl Table for MovedTable {
         rows: &[Row],
         rids: &mut Vec<RowId>,
     ) -> Result<(), (usize, WriteStop)> {
-        self.table.insert(txn, rows, rids)
+        let inserted = self.table.insert(txn, rows, rids);
+        inserted.map_err(|(n, stop)| (n, self.stopped(txn.id(), stop)))
     }
 
     fn row_estimate(&self) -> u64 {
