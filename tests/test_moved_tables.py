@@ -200,13 +200,14 @@ def test_the_stories_hold_of_lazy_moves(start, told, way):
     told.play(start(arguments=[word for setting in settings for word in ("--set", setting)]))
 
 
-@pytest.mark.parametrize("keys", [False, True], ids=["without keys", "with keys"])
-def test_pgbench_while_its_tables_move(froglet, keys):
+@pytest.mark.parametrize("mode, keys", [("eager", False), ("eager", True), ("lazy", True), ("hybrid", False)])
+def test_pgbench_while_its_tables_move(froglet, mode, keys):
     froglet.pgbench("-i", "-s", "1", "-q", *(["--foreign-keys"] if keys else []))
     run = froglet.pgbench_start("-c", "6", "-j", "2", "-T", "25", "-n", "--verbose-errors")
     moves, end = 0, time.monotonic() + 22
     tables = [f"pgbench_{name}" for name in ("branches", "accounts", "tellers", "history")]
     with froglet.connect() as connection:
+        connection.execute(f"set froglet.migration = {mode}")
         while time.monotonic() < end:
             for table in tables:
                 for method in ("disk", "memory"):
@@ -286,6 +287,7 @@ def test_no_orphans(froglet, action):
     with froglet.connect() as connection:
         while time.monotonic() < end:
             for table in mover.choice([["parent"], ["child"], ["parent", "child"]]):
+                connection.execute(f"set froglet.migration = {mover.choice(['eager', 'lazy', 'hybrid'])}")
                 try:
                     connection.execute(f"alter table {table} set access method {mover.choice(['disk', 'memory'])}")
                     moves += 1
