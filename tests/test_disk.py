@@ -395,8 +395,50 @@ def test_engines_say_how_they_are(start):
         connection.execute("select sum(length(v)) from d")
         cached = of_engine(server, "disk")
         assert written["cache_bytes"] < cached["cache_bytes"] < cached["cache_limit_bytes"]
+        assert cached["cache_misses"] > written["cache_misses"]
+        for _ in range(2):
+            connection.execute("select v from d where id = 77")
+        again = of_engine(server, "disk")
+        assert again["cache_hits"] > cached["cache_hits"] and again["cache_misses"] < 2 * cached["cache_misses"]
+        assert again["put_bytes"] > 5_000 * 32 and again["written_bytes"] >= again["file_bytes"] > 0
         connection.execute("update d set v = 'short'")
         assert of_engine(server, "disk")["versions"] >= 5_000
+
+
+def test_a_slow_disk_keeps_nobody_else_waiting(start):
+    server = start(arguments=("--worker-threads", "1"))
+    server.psql("""
+        create table d (id int primary key, v text) using disk;
+        insert into d select g, md5(g::text) from generate_series(1, 200) g;
+        checkpoint;""")
+    server.stop()
+    # The start reads all of it.
+    server.environment = {**server.environment, "FROGLET_DISK_READ_DELAY_MS": "10"}
+    server.start()
+    answers, ended = [0], threading.Event()
+
+    def ask():
+        with server.connect() as connection:
+            while not ended.is_set():
+                assert connection.execute("select 1").fetchone() == (1,)
+                answers[0] += 1
+
+    with server.connect() as reader:
+        # A slow read is what shows that reads are slow.
+        assert reader.execute("select count(*) from d where id = 7").fetchone() == (1,)
+        other = threading.Thread(target=ask)
+        other.start()
+        try:
+            wait_until(lambda: answers[0] > 0, "the other session is there")
+            before = answers[0]
+            for sql, rows in (("select v from d where id between 1 and 100", 100),
+                              ("update d set v = 'x' where id between 1 and 50 returning id", 50)):
+                assert len(reader.execute(sql).fetchall()) == rows
+                assert answers[0] > before + 20, sql
+                before = answers[0]
+        finally:
+            ended.set()
+            other.join(60)
 
 
 def test_what_is_deleted_leaves_the_files(start):

@@ -22,7 +22,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::manifest::Manifest;
 use crate::overlay::{Overlay, Owner};
 use crate::space::Space;
-use crate::store::{LsmStore, Store};
+use crate::store::{Aside, LsmStore, Store};
 use crate::table::DiskTable;
 use crate::txn::DiskTxn;
 
@@ -48,6 +48,10 @@ pub struct DiskOptions {
     pub gather_bytes: u64,
     /// Whether threads write files and clean up. Without, [`DiskEngine::work`] does.
     pub threads: bool,
+    /// How reads are made that wait for the disk; here, if nobody says otherwise.
+    pub aside: Aside,
+    /// What every read takes longer, for tests.
+    pub read_delay: Duration,
 }
 
 impl DiskOptions {
@@ -61,6 +65,8 @@ impl DiskOptions {
             cache_bytes: 256 << 20,
             gather_bytes: 32 << 20,
             threads: true,
+            aside: |read| read(),
+            read_delay: Duration::ZERO,
         }
     }
 }

@@ -36,4 +36,5 @@ mod version;
 mod write;
 
 pub use engine::{DiskEngine, DiskOptions};
+pub use store::Aside;
 pub use table::DiskTable;

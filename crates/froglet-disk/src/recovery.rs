@@ -16,7 +16,7 @@ use crate::engine::{Core, DiskOptions, LOG, Pins, Purges};
 use crate::keys;
 use crate::manifest::Manifest;
 use crate::space::Space;
-use crate::store::{LsmStore, Store, Tree};
+use crate::store::{LsmStore, SlowReads, Store, Tree};
 use crate::txn::put_version;
 use crate::version::{self, Cells, Version, encode};
 
@@ -29,7 +29,8 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
         what: format!("{} cannot be made", store_dir.display()),
         source: Arc::new(error),
     })?;
-    let store = LsmStore::open(&store_dir, options.cache_bytes)?;
+    let reads = SlowReads::new(options.aside, options.read_delay);
+    let store = LsmStore::open(&store_dir, options.cache_bytes, reads)?;
     let purges = Arc::new(Purges::default());
     let pins = Arc::new(Pins::default());
     let mut replay = Replay {

@@ -9,8 +9,11 @@
 //! changed is an error, never another answer.
 
 mod lsm;
+mod slow_reads;
 
 pub(crate) use lsm::LsmStore;
+pub use slow_reads::Aside;
+pub(crate) use slow_reads::SlowReads;
 
 use froglet_engine::{EngineError, EngineFigures};
 

@@ -42,6 +42,14 @@ pub struct EngineFigures {
     pub runs: Option<u64>,
     /// Versions beside the newest ones, about.
     pub versions: Option<u64>,
+    /// Blocks that reads by a key found in the cache, since the start.
+    pub cache_hits: Option<u64>,
+    /// Blocks that were read from files, since the start.
+    pub cache_misses: Option<u64>,
+    /// Bytes of rows, versions and entries that were put, since the start.
+    pub put_bytes: Option<u64>,
+    /// Bytes of files that were written for them, by compactions again, since the start.
+    pub written_bytes: Option<u64>,
     /// Pairs of timestamps of its timeline and the anchor's that are remembered.
     pub registry_entries: Option<u64>,
 }

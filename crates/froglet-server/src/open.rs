@@ -4,7 +4,7 @@
 //! [`froglet_engine::Engine`] and [`froglet_sql::Database`].
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use froglet_disk::{DiskEngine, DiskOptions};
 use froglet_engine::env::RealEnv;
@@ -13,7 +13,7 @@ use froglet_log::LogOptions;
 use froglet_memory::lock_file::{DataDirLock, LockError};
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions, RecoveryTimes};
 use froglet_sql::{CopyDirectory, Database, Defaults};
-use froglet_txn::{Joint, RegistryOptions};
+use froglet_txn::{Joint, RegistryOptions, aside};
 use tokio::sync::Notify;
 
 use crate::config::Config;
@@ -84,8 +84,16 @@ fn disk_options(config: &Config, log: LogOptions) -> DiskOptions {
             .disk_cache_bytes
             .unwrap_or_else(|| (config.memory_limit_bytes / 16).clamp(4 << 20, 256 << 20)),
         gather_bytes: (config.memory_limit_bytes / 64).clamp(2 << 20, 32 << 20),
+        aside: |read| aside(read),
+        read_delay: read_delay(),
         ..DiskOptions::new(dir, Arc::new(RealEnv::new()), log)
     }
+}
+
+/// What a test makes every read of a file take longer.
+fn read_delay() -> Duration {
+    let said = std::env::var("FROGLET_DISK_READ_DELAY_MS").ok().filter(|_| cfg!(debug_assertions));
+    said.and_then(|ms| ms.parse().ok()).map_or(Duration::ZERO, Duration::from_millis)
 }
 
 /// Opens both engines, after their logs agree.

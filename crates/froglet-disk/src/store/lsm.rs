@@ -5,6 +5,7 @@
 //! Nothing older is kept, neither of a key nor of the tree: the threshold of what may go is above every number.
 //! **[L2]** After opening, the counter is above every number in the files: what is put then is newer than what is there.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,7 +17,9 @@ use lsm_tree::{
     AbstractTree, AnyTree, Cache, CompressionType, Config, Guard, SequenceNumberCounter,
 };
 
-use super::{Store, Tree, Visit};
+use parking_lot::Mutex;
+
+use super::{SlowReads, Store, Tree, Visit};
 
 /// Runs of the first level at which a tree is compacted.
 const RUNS_MAX: usize = 4;
@@ -27,6 +30,8 @@ const FILE_BYTES: u64 = 64 << 20;
 const REMOVED_MANY: u64 = 20_000;
 /// Above every number.
 const NEWEST: u64 = u64::MAX;
+/// Of so many keys of a range one is timed.
+const KEYS_TIMED: u32 = 16;
 /// Keys that are held in memory to be removed.
 const REMOVED_AT_ONCE: usize = 10_000;
 
@@ -36,7 +41,12 @@ pub(crate) struct LsmStore {
     history: One,
     index: One,
     cache: Arc<Cache>,
+    reads: SlowReads,
     is_crowded: AtomicBool,
+    /// Bytes of keys and values that were put.
+    put_bytes: AtomicU64,
+    /// Bytes of files that were written: flushed, and again by compactions.
+    written_bytes: AtomicU64,
 }
 
 struct One {
@@ -47,17 +57,22 @@ struct One {
     memory_bytes: AtomicU64,
     /// Removals since the last rotation.
     removed: AtomicU64,
+    /// Numbers of the files that there were last.
+    files: Mutex<HashSet<u64>>,
 }
 
 impl LsmStore {
-    pub fn open(dir: &Path, cache_bytes: u64) -> Result<LsmStore, EngineError> {
+    pub fn open(dir: &Path, cache_bytes: u64, reads: SlowReads) -> Result<LsmStore, EngineError> {
         let cache = Arc::new(Cache::with_capacity_bytes(cache_bytes));
         Ok(LsmStore {
             rows: One::open(dir, Tree::Rows, &cache)?,
             history: One::open(dir, Tree::History, &cache)?,
             index: One::open(dir, Tree::Index, &cache)?,
             cache,
+            reads,
             is_crowded: AtomicBool::new(false),
+            put_bytes: AtomicU64::new(0),
+            written_bytes: AtomicU64::new(0),
         })
     }
 
@@ -71,6 +86,17 @@ impl LsmStore {
 
     fn all(&self) -> [&One; 3] {
         Tree::IN_ORDER.map(|tree| self.one(tree))
+    }
+
+    fn count_put(&self, one: &One, bytes: u64) {
+        one.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.put_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// A tree's files have changed.
+    fn count_files(&self, one: &One) {
+        self.written_bytes.fetch_add(one.new_file_bytes(), Ordering::Relaxed);
+        self.count_runs();
     }
 
     fn count_runs(&self) {
@@ -92,13 +118,27 @@ impl One {
             .data_block_size_policy(BlockSizePolicy::all(4096));
         let opened = config.open().map_err(|error| failed(&name, error))?;
         next.fetch_max(opened.get_highest_persisted_seqno().map_or(1, |newest| newest + 1)); // [L2]
-        Ok(One {
+        let one = One {
             tree: opened,
             name,
             next,
             memory_bytes: AtomicU64::new(0),
             removed: AtomicU64::new(0),
-        })
+            files: Mutex::default(),
+        };
+        one.new_file_bytes();
+        Ok(one)
+    }
+
+    /// What files have that were not there the last time; not those that have come and gone.
+    fn new_file_bytes(&self) -> u64 {
+        let version = self.tree.current_version();
+        let now: HashSet<u64> = version.iter_tables().map(|file| file.id()).collect();
+        let mut known = self.files.lock();
+        let new = version.iter_tables().filter(|file| !known.contains(&file.id()));
+        let bytes = new.map(|file| file.metadata.file_size).sum();
+        *known = now;
+        bytes
     }
 
     fn is_mostly_removed(&self) -> bool {
@@ -144,19 +184,20 @@ impl Store for LsmStore {
     fn put(&self, tree: Tree, key: &[u8], value: &[u8]) {
         let one = self.one(tree);
         let (bytes, _) = one.tree.insert(key, value, one.next.next());
-        one.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.count_put(one, bytes);
     }
 
     fn remove(&self, tree: Tree, key: &[u8]) {
         let one = self.one(tree);
         let (bytes, _) = one.tree.remove(key, one.next.next());
         one.removed.fetch_add(1, Ordering::Relaxed);
-        one.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.count_put(one, bytes);
     }
 
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
         let one = self.one(tree);
-        Ok(one.result(one.tree.get(key, NEWEST))?.map(|value| value.to_vec()))
+        let found = self.reads.read(|| one.tree.get(key, NEWEST));
+        Ok(one.result(found)?.map(|value| value.to_vec()))
     }
 
     fn range(
@@ -172,14 +213,28 @@ impl Store for LsmStore {
         }
         let one = self.one(tree);
         let mut range = one.tree.range(from..to, NEWEST, None);
-        loop {
+        let mut visit_next = || -> Result<bool, EngineError> {
             let next = if backward { range.next_back() } else { range.next() };
-            let Some(next) = next else { return Ok(()) };
+            let Some(next) = next else { return Ok(false) };
             let (key, value) = one.result(next.into_inner())?;
-            if !visit(&key, &value) {
+            Ok(visit(&key, &value))
+        };
+        let mut number = 0_u32;
+        while !self.reads.are_likely() {
+            // The first reads the most; of the others one in so many reads a block.
+            let goes_on = match number.is_multiple_of(KEYS_TIMED) {
+                true => self.reads.timed(&mut visit_next)?,
+                false => visit_next()?,
+            };
+            if !goes_on {
                 return Ok(());
             }
+            number += 1;
         }
+        self.reads.aside(|| {
+            while self.reads.timed(&mut visit_next)? {}
+            Ok(())
+        })
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -206,8 +261,8 @@ impl Store for LsmStore {
             let flushed = one.result(one.tree.flush(&lock, NEWEST))?.unwrap_or(0);
             let less = |bytes: u64| Some(bytes.saturating_sub(flushed));
             let _ = one.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            self.count_files(one);
         }
-        self.count_runs();
         Ok(())
     }
 
@@ -233,6 +288,10 @@ impl Store for LsmStore {
             file_bytes: sum(AnyTree::disk_space),
             runs: self.all().into_iter().map(|one| runs(one) as u64).max(),
             versions: Some(self.history.tree.approximate_len() as u64),
+            cache_hits: sum(|tree| tree.metrics().block_load_cached_count() as u64),
+            cache_misses: sum(|tree| tree.metrics().block_load_io_count() as u64),
+            put_bytes: Some(self.put_bytes.load(Ordering::Relaxed)),
+            written_bytes: Some(self.written_bytes.load(Ordering::Relaxed)),
             registry_entries: None,
         }
     }
@@ -251,7 +310,7 @@ impl Store for LsmStore {
             let strategy = Leveled::default().with_table_target_size(FILE_BYTES);
             one.result(one.tree.compact(Arc::new(strategy), NEWEST))?;
             more |= one.tree.l0_run_count() >= RUNS_MAX;
-            self.count_runs();
+            self.count_files(one);
         }
         Ok(more)
     }
@@ -276,13 +335,15 @@ impl Store for LsmStore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn key(n: u64) -> [u8; 8] {
         n.to_be_bytes()
     }
 
     fn open(dir: &Path) -> LsmStore {
-        LsmStore::open(dir, 1 << 20).expect("a new directory")
+        let reads = SlowReads::new(|work| work(), Duration::ZERO);
+        LsmStore::open(dir, 1 << 20, reads).expect("a new directory")
     }
 
     fn flush(store: &LsmStore) {

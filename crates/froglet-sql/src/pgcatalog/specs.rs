@@ -453,7 +453,8 @@ pub const SPECS: &[Spec] = &[
         versions int8, bytes int8, dictionaries int8"),
     spec("froglet", "engines", 13_996, 'v', "\
         engine text, tables int8, rows int8, row_bytes int8, memory_bytes int8, unwritten_bytes int8, cache_bytes int8, \
-        cache_limit_bytes int8, files int8, file_bytes int8, runs int8, versions int8, registry_entries int8"),
+        cache_limit_bytes int8, files int8, file_bytes int8, runs int8, versions int8, registry_entries int8, \
+        cache_hits int8, cache_misses int8, put_bytes int8, written_bytes int8"),
     spec("froglet", "held_back", 13_994, 'v', "\
         pid int4, held_by text, statement text, since timestamptz, age_seconds float8, as_of int8, behind int8, \
         tables _text"),

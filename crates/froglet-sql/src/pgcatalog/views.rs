@@ -603,6 +603,10 @@ fn engines(scope: &QueryScope, rows: &mut Rows) {
             runs: engine.runs,
             versions: engine.versions,
             registry_entries: engine.registry_entries,
+            cache_hits: engine.cache_hits,
+            cache_misses: engine.cache_misses,
+            put_bytes: engine.put_bytes,
+            written_bytes: engine.written_bytes,
         );
     }
 }
