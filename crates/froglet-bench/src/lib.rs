@@ -25,10 +25,13 @@
 //!
 //! Left out on purpose: the index has its own bench beside its code (`froglet-memory/benches`).
 
+pub mod closed;
 pub mod copy;
 pub mod ddl;
 pub mod demo;
+pub mod figures;
 pub mod histogram;
+pub mod limits;
 pub mod machine;
 pub mod mainlining;
 pub mod memory;
