@@ -96,21 +96,21 @@ impl Round {
     }
 }
 
-/// Lets clients run for `measure`, after a fifth of it to warm up (caches, and plans that are made at the first use).
-/// They come back for the next measurement.
-pub async fn run<C: Client>(clients: Vec<C>, measure: Duration) -> Result<(Vec<C>, Round)> {
+/// Lets the first `count` of the clients run for `measure`, after a fifth of it to warm up (caches, and plans that are
+/// made at the first use). After an error they are not there any more.
+pub async fn run<C: Client>(clients: &mut Vec<C>, count: u16, measure: Duration) -> Result<Round> {
     let from = Instant::now() + measure.div_f64(5.0);
     let counted = from..from + measure;
-    let tasks = clients.into_iter().map(|client| tokio::spawn(work(client, counted.clone())));
+    let running = clients.drain(..usize::from(count));
+    let tasks = running.map(|client| tokio::spawn(work(client, counted.clone())));
     let tasks: Vec<_> = tasks.collect();
     let mut all = Round { seconds: measure.as_secs_f64(), ..Round::default() };
-    let mut clients = Vec::with_capacity(tasks.len());
-    for task in tasks {
+    for (at, task) in tasks.into_iter().enumerate() {
         let (client, seen) = task.await.context("a client panicked")??;
         all.merge(&seen);
-        clients.push(client);
+        clients.insert(at, client);
     }
-    Ok((clients, all))
+    Ok(all)
 }
 
 /// One client.

@@ -13,6 +13,8 @@
 //!   mainlining  transformation to Arrow: what it costs, how    mainlining, figures 8 to 15
 //!             fast it is, what it gives
 //!   memory    bytes of 10 million rows against their raw size    issue 2, "Speed and memory"
+//!   skeena    tables in memory and on disk in one transaction,   Skeena (paper 003), figures
+//!             beside PostgreSQL 15                                6.1 to 6.6, table 6.1
 //! ```
 //!
 //! Every benchmark prints a table and, with `--json FILE`, writes the same numbers in one shape
@@ -40,6 +42,7 @@ pub mod postgres;
 pub mod progress;
 pub mod report;
 pub mod server;
+pub mod skeena;
 pub mod stats;
 pub mod store;
 pub mod tpcc;
@@ -69,6 +72,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "wire", about: wire::ABOUT, run: wire::run },
     Benchmark { name: "mainlining", about: mainlining::ABOUT, run: mainlining::run },
     Benchmark { name: "memory", about: memory::ABOUT, run: memory::run },
+    Benchmark { name: "skeena", about: skeena::ABOUT, run: skeena::run },
 ];
 
 fn names() -> PossibleValuesParser {

@@ -7,7 +7,8 @@ use crate::report::{Measure, Report};
 use crate::stats::{median, range};
 
 /// Figures whose range over the rounds is told.
-const RANGES: [&str; 5] = [
+const RANGES: [&str; 6] = [
+    "throughput",
     "migration",
     "throughput during",
     "p99 during",

@@ -11,7 +11,7 @@
 //! are sent together, to both servers alike. Target: with `synchronous_commit` off, at least twice PostgreSQL's
 //! throughput.
 
-mod conditions;
+pub(crate) mod conditions;
 
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ async fn run_once(
         let terminal = Terminal::new(home, scale, seed + u64::from(n));
         sessions.push(Session::open(client, terminal, Mix::default()).await?);
     }
-    Ok(closed::run(sessions, measure).await?.1)
+    closed::run(&mut sessions, experiment.clients, measure).await
 }
 
 /// Medians of the rounds.
