@@ -8,8 +8,6 @@ use tokio_postgres::Client;
 
 /// The longest that files may be compacted after a load.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Without a change for so long, files are at rest.
-const STILL: Duration = Duration::from_millis(500);
 
 /// Of one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,13 +44,13 @@ impl Figures {
     }
 }
 
-/// Writes everything to files, and waits until these do not change any more; returns what there is then.
-pub async fn settle(client: &Client) -> Result<Figures> {
+/// Writes everything to files, and waits until these have not changed for so long; returns what there is then.
+pub async fn settle(client: &Client, still: Duration) -> Result<Figures> {
     let begun = Instant::now();
     client.batch_execute("CHECKPOINT").await?;
     let mut last = Figures::read(client, Home::Disk).await?;
     loop {
-        tokio::time::sleep(STILL).await;
+        tokio::time::sleep(still).await;
         let now = Figures::read(client, Home::Disk).await?;
         if now == last || begun.elapsed() > PATIENCE {
             return Ok(now);

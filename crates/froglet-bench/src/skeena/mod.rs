@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<Report> {
         args,
         rounds: args.rounds.unwrap_or(if args.small { 1 } else { 3 }),
         measure: Duration::from_secs_f64(args.seconds.unwrap_or(if args.small {
-            0.15
+            0.05
         } else {
             3.0
         })),
@@ -99,6 +99,11 @@ impl Bench<'_> {
     /// Rows of an engine's tables in the microbenchmark, in all.
     fn rows(&self) -> u64 {
         self.args.rows.unwrap_or(if self.args.small { 10_000 } else { 4_000_000 })
+    }
+
+    /// Files that have not changed for so long are at rest.
+    fn still(&self) -> Duration {
+        Duration::from_millis(if self.args.small { 100 } else { 1000 })
     }
 
     /// Clients of what is measured with one number of them.

@@ -33,7 +33,7 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let files = bench.runtime.block_on(async {
         let client = connect(froglet.port()).await?;
         tables::load(&client, Home::Disk, rows, true).await?;
-        engines::settle(&client).await
+        engines::settle(&client, bench.still()).await
     })?;
     report.add(FROGLET, "restart", "files", files.file_bytes as f64, "B");
     let froglet = restarted(bench, report, froglet, End::Asked, ASKED)?;

@@ -9,6 +9,7 @@
 //! `disk_cache` and `shared_buffers` are the cache. A limit is set when everything is loaded, written and at rest.
 
 use std::fs;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use froglet_engine::Home;
@@ -90,6 +91,8 @@ pub struct Server {
     process: Process,
     group: Option<MemoryGroup>,
     cache_bytes: u64,
+    /// See [`Bench::still`].
+    still: Duration,
     _config: Option<TempDir>,
 }
 
@@ -108,17 +111,28 @@ impl Server {
         let file = file.to_str().context("a path that is no text")?;
         let options = ["--config", file, "--memory-limit", &limit];
         let froglet = Froglet::start(&bench.args.binary()?, &bench.args.dir, &options)?;
-        let process = Process::Froglet(froglet);
-        let name = name.to_owned();
-        Ok(Server { name, process, group: None, cache_bytes, _config: Some(config) })
+        Ok(Server {
+            name: name.to_owned(),
+            process: Process::Froglet(froglet),
+            group: None,
+            cache_bytes,
+            still: bench.still(),
+            _config: Some(config),
+        })
     }
 
     /// A PostgreSQL.
     pub fn postgres(bench: &Bench<'_>, cache_bytes: u64) -> Result<Server> {
         let cache = format!("shared_buffers={}kB", cache_bytes >> 10);
         let postgres = Postgres::start(&bench.args.postgres, &bench.args.dir, &[&cache])?;
-        let process = Process::Postgres(postgres);
-        Ok(Server { name: POSTGRES.to_owned(), process, group: None, cache_bytes, _config: None })
+        Ok(Server {
+            name: POSTGRES.to_owned(),
+            process: Process::Postgres(postgres),
+            group: None,
+            cache_bytes,
+            still: bench.still(),
+            _config: None,
+        })
     }
 
     /// For tables.
@@ -172,7 +186,7 @@ impl Server {
             client.batch_execute("CHECKPOINT").await?;
             return Ok(());
         }
-        engines::settle(&client).await.map(drop)
+        engines::settle(&client, self.still).await.map(drop)
     }
 
     /// Limits its memory: the same for everybody, and on top what its tables in memory take, with a quarter for versions

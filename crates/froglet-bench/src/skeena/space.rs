@@ -82,10 +82,10 @@ async fn change_all(client: &Client, table: &str) -> Result<()> {
 
 /// What the tables take on disk, at rest.
 async fn file_bytes(server: &Server, client: &Client) -> Result<u64> {
-    if server.is_froglet() {
-        return Ok(engines::settle(client).await?.file_bytes);
-    }
     server.settle().await?;
+    if server.is_froglet() {
+        return Ok(engines::Figures::read(client, Home::Disk).await?.file_bytes);
+    }
     let sql = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class \
                WHERE relkind = 'r' AND relname LIKE 'on\\_disk\\_%'";
     let bytes: i64 = client.query_one(sql, &[]).await.context(sql)?.get(0);
