@@ -193,7 +193,7 @@ fn draw_throughput(
     let mut names: Vec<String> = ON_DISK.map(approach).to_vec();
     names.push(POSTGRES.to_owned());
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let title = format!("{} transactions, {}", workload.name(), cache.name());
+    let title = format!("6.1: {} transactions, {}", workload.name(), cache.name());
     let words = Words { title: &title, x_label: "clients", y_label: "throughput (transactions/s)" };
     let file = format!("figure 6.1 {} {}", workload.name(), cache.name());
     figures::draw(bench.pictures, &file, words, lines(report, &names, "throughput", &x), false)
@@ -211,7 +211,8 @@ fn draw_latency(bench: &Bench<'_>, report: &Report, cache: Cache) -> Result<()> 
             };
             (workload.name().to_owned(), ON_DISK.iter().filter_map(point).collect())
         };
-        let title = format!("95th percentile of the latency, {}, {}", cache.name(), clients(count));
+        let title =
+            format!("6.6: 95th percentile of the latency, {}, {}", cache.name(), clients(count));
         let words =
             Words { title: &title, x_label: "accesses on disk (%)", y_label: "latency (µs)" };
         let file = format!("figure 6.6 {} {}", cache.name(), clients(count));

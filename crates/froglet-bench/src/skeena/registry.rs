@@ -117,7 +117,7 @@ pub fn capacity(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     for (metric, y_label) in
         [("throughput", "throughput (transactions/s)"), ("aborts", "aborts (%)")]
     {
-        let title = format!("Registry of Optimize-payment, {metric}");
+        let title = format!("6.5: the registry under Optimize-payment, {metric}");
         let words = Words { title: &title, x_label: "pairs in a partition", y_label };
         let lines = lines(report, &names, metric, &x);
         figures::draw(bench.pictures, &format!("figure 6.5 {metric}"), words, lines, false)?;
@@ -131,7 +131,8 @@ fn of_partitions(partitions: usize) -> String {
 }
 
 fn of_capacity(capacity: usize) -> String {
-    format!("6.5: Optimize-payment, {capacity} pairs in a partition")
+    let s = if capacity == 1 { "" } else { "s" };
+    format!("6.5: Optimize-payment, {capacity} pair{s} in a partition")
 }
 
 fn scale(bench: &Bench<'_>) -> Scale {

@@ -259,7 +259,7 @@ fn draw(bench: &Bench<'_>, report: &Report, figure: &str, cache: Cache) -> Resul
     let of_mix = KINDS.map(|kind| (kind.name(), format!("{} throughput", kind.name())));
     for (what, metric) in [("full mix", "throughput".to_owned())].into_iter().chain(of_mix) {
         let commit = if figure == "6.4" { ", durable" } else { "" };
-        let title = format!("TPC-C, {what}, {}{commit}", cache.name());
+        let title = format!("{figure}: TPC-C, {what}, {}{commit}", cache.name());
         let words =
             Words { title: &title, x_label: "clients", y_label: "throughput (transactions/s)" };
         let file = format!("figure {figure} {what}");
