@@ -13,6 +13,8 @@
 //!   mainlining  transformation to Arrow: what it costs, how    mainlining, figures 8 to 15
 //!             fast it is, what it gives
 //!   memory    bytes of 10 million rows against their raw size    issue 2, "Speed and memory"
+//!   skeena    tables in memory and on disk in one transaction,   Skeena (paper 003), figures
+//!             beside PostgreSQL 15                                6.1 to 6.6, table 6.1
 //! ```
 //!
 //! Every benchmark prints a table and, with `--json FILE`, writes the same numbers in one shape
@@ -25,10 +27,13 @@
 //!
 //! Left out on purpose: the index has its own bench beside its code (`froglet-memory/benches`).
 
+pub mod closed;
 pub mod copy;
 pub mod ddl;
 pub mod demo;
+pub mod figures;
 pub mod histogram;
+pub mod limits;
 pub mod machine;
 pub mod mainlining;
 pub mod memory;
@@ -37,6 +42,7 @@ pub mod postgres;
 pub mod progress;
 pub mod report;
 pub mod server;
+pub mod skeena;
 pub mod stats;
 pub mod store;
 pub mod tpcc;
@@ -66,6 +72,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "wire", about: wire::ABOUT, run: wire::run },
     Benchmark { name: "mainlining", about: mainlining::ABOUT, run: mainlining::run },
     Benchmark { name: "memory", about: memory::ABOUT, run: memory::run },
+    Benchmark { name: "skeena", about: skeena::ABOUT, run: skeena::run },
 ];
 
 fn names() -> PossibleValuesParser {
@@ -97,16 +104,17 @@ pub struct Args {
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub workers: Vec<u16>,
 
-    /// Scale: warehouses (tpcc, tpccd; at least the workers; wire: 4), pgbench's -s (pgbench, 10)
+    /// Scale: warehouses (tpcc, tpccd; at least the workers; wire: 4, skeena: 8), pgbench's -s (pgbench, 10)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub scale: Option<u16>,
 
-    /// Rows of the table (memory, ddl in process: 10,000,000; ddl served, copy, tpccd's micro: 1,000,000)
+    /// Rows of the table (memory, ddl in process, skeena's move: 10,000,000; ddl served, copy, tpccd's micro:
+    /// 1,000,000; skeena, of an engine: 4,000,000)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub rows: Option<u64>,
 
-    /// Interleaved rounds of each measurement, of which the median counts (pgbench and wire:
-    /// 3, copy: 5, tpccd: 1)
+    /// Interleaved rounds of each measurement, of which the median counts (pgbench, wire and
+    /// skeena: 3, copy: 5, tpccd: 1)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
 
@@ -114,8 +122,8 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
 
-    /// A population that loads in no time, for trying out (tpcc, tpccd, wire,
-    /// mainlining)
+    /// A population that loads in no time, for trying out (tpcc, tpccd, wire, mainlining,
+    /// skeena)
     #[arg(long)]
     pub small: bool,
 
@@ -132,12 +140,12 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
 
-    /// The froglet binary to serve with (pgbench, copy, ddl, tpccd, wire, mainlining; this
-    /// one if not given)
+    /// The froglet binary to serve with (pgbench, copy, ddl, tpccd, wire, mainlining, skeena;
+    /// this one if not given)
     #[arg(long, value_name = "PATH")]
     pub froglet: Option<PathBuf>,
 
-    /// PostgreSQL's bin directory (pgbench, copy, ddl, tpccd, wire, mainlining)
+    /// PostgreSQL's bin directory (pgbench, copy, ddl, tpccd, wire, mainlining, skeena)
     #[arg(long, value_name = "DIR", default_value = "/usr/lib/postgresql/15/bin")]
     pub postgres: PathBuf,
 

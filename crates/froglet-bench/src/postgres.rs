@@ -40,6 +40,7 @@ impl Postgres {
             "--username=postgres",
             "--encoding=UTF8",
             "--no-locale",
+            "--no-sync",
             "-D",
         ]);
         asked(become_user(&mut initdb, user).arg(&data)).context("initdb")?;

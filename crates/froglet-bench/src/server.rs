@@ -15,32 +15,55 @@ use crate::store::temporary;
 /// The longest a server may take to begin or to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A froglet server with an empty data directory.
+/// A froglet server with a data directory of its own, empty at first.
 pub struct Froglet {
     process: Process,
     port: u16,
-    _dir: TempDir,
+    binary: PathBuf,
+    options: Vec<String>,
+    began: Instant,
+    dir: TempDir,
 }
 
 impl Froglet {
     /// Starts it, with its data in a new directory in `parent`.
     pub fn start(binary: &Path, parent: &Path, options: &[&str]) -> Result<Froglet> {
-        let dir = temporary(parent)?;
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        Froglet::serve(binary.to_owned(), options, temporary(parent)?)
+    }
+
+    fn serve(binary: PathBuf, options: Vec<String>, dir: TempDir) -> Result<Froglet> {
         let port = free_port()?;
         let log = dir.path().join("froglet.log");
-        let mut command = Command::new(binary);
+        let mut command = Command::new(&binary);
         command.arg("serve").arg("--data").arg(dir.path().join("data"));
-        command.args(["--listen", &format!("127.0.0.1:{port}")]).args(options);
+        command.args(["--listen", &format!("127.0.0.1:{port}")]).args(&options);
+        let began = Instant::now();
         let child = spawn(&mut command, &log)?;
         let mut process = Process::new(child, log, "-TERM", "froglet");
         // It listens once it has recovered.
         process.wait_until(|| Ok(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()))?;
-        Ok(Froglet { process, port, _dir: dir })
+        Ok(Froglet { process, port, binary, options, began, dir })
+    }
+
+    /// Ends it, and starts it again with the same data; it listens then.
+    pub fn again(self, end: End) -> Result<Froglet> {
+        let Froglet { mut process, binary, options, dir, .. } = self;
+        match end {
+            End::Asked => process.stop()?,
+            End::Killed => process.kill()?,
+        }
+        Froglet::serve(binary, options, dir)
     }
 
     /// Where it listens on the loopback interface.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// When its process was started.
+    pub fn began(&self) -> Instant {
+        self.began
     }
 
     /// Its process id.
@@ -52,6 +75,15 @@ impl Froglet {
     pub fn stop(mut self) -> Result<()> {
         self.process.stop()
     }
+}
+
+/// How a server comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It is asked to, and writes what it wants to.
+    Asked,
+    /// kill -9.
+    Killed,
 }
 
 /// A child process that is stopped however the benchmark ends.
@@ -92,6 +124,13 @@ impl Process {
         let log = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = log.lines().collect();
         lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+
+    /// Ends it with kill -9.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
     }
 
     /// Asks it to end, and waits until it has.

@@ -1,14 +1,16 @@
-//! Opening an engine to measure. The only module that knows which engine it is.
+//! Opening an engine to measure, or two that are joined. The only module that knows which engines there are.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use froglet_disk::{DiskEngine, DiskOptions};
 pub use froglet_engine::Dictionary;
-use froglet_engine::Engine;
+use froglet_engine::{Engine, Home};
+use froglet_log::LogOptions;
 use froglet_memory::{FreezeOptions, MemoryEngine, MemoryOptions};
-use froglet_txn::TxnManager;
+use froglet_txn::{Joint, RegistryOptions, TxnManager};
 use tempfile::TempDir;
 
 /// Where commits go.
@@ -68,27 +70,36 @@ impl Store {
 
     /// The same, and says what it does by itself.
     pub fn open_with(durability: Durability, disk: &Path, background: Background) -> Result<Store> {
-        let parent = match durability {
-            Durability::Off => None,
-            Durability::Tmpfs => Some(PathBuf::from("/dev/shm")),
-            Durability::Disk => Some(disk.to_owned()),
-        };
-        let dir = parent.map(|p| temporary(&p)).transpose()?;
-        let options = MemoryOptions {
-            data_dir: dir.as_ref().map(|d| d.path().to_owned()),
-            memory_limit_bytes: u64::MAX,
-            collector_thread: background.collects,
-            freeze: FreezeOptions {
-                after: background.freeze_after,
-                threads: usize::from(background.freeze_after.is_some()),
-                dictionary: background.dictionary,
-            },
-            ..MemoryOptions::default()
-        };
+        let dir = directory(durability, disk)?;
+        let memory = MemoryEngine::open(memory_options(dir.as_ref(), background))?;
+        Ok(Store::over(memory.clone(), memory, dir))
+    }
+
+    /// Opens one with tables in memory and on disk, as a server does: two engines, two logs, one registry. There is a
+    /// log; `durability` says where it is, and where the files are.
+    pub fn open_joined(
+        durability: Durability,
+        disk: &Path,
+        registry: RegistryOptions,
+    ) -> Result<Store> {
+        let dir = directory(durability, disk)?.context("tables on disk have a directory")?;
+        let mut options = memory_options(Some(&dir), Background::default());
+        let env = Arc::clone(&options.env);
+        let (files, anchor_log) = (dir.path().join(Home::Disk.name()), dir.path().join("log"));
+        let (agreeing, at) = (Arc::clone(&env), files.clone());
+        options.agree = Some(Box::new(move |from, kept| {
+            DiskEngine::agree(&*agreeing, &at, &anchor_log, from, kept)
+        }));
         let memory = MemoryEngine::open(options)?;
-        let engine: Arc<dyn Engine> = memory.clone();
-        let manager = TxnManager::new(engine.clone());
-        Ok(Store { manager, engine, memory, _dir: dir })
+        let log = LogOptions { database_id: memory.database_id(), ..LogOptions::default() };
+        let disk = DiskEngine::open(DiskOptions::new(files, env, log))?;
+        let engine = Joint::new(memory.clone(), disk, registry);
+        Ok(Store::over(engine, memory, Some(dir)))
+    }
+
+    fn over(engine: Arc<dyn Engine>, memory: Arc<MemoryEngine>, dir: Option<TempDir>) -> Store {
+        let manager = TxnManager::new(Arc::clone(&engine));
+        Store { manager, engine, memory, _dir: dir }
     }
 
     /// Collects what nobody needs, where no thread does.
@@ -99,6 +110,29 @@ impl Store {
     /// How many blocks are compacted together.
     pub fn set_group_blocks(&self, blocks: usize) {
         self.memory.set_group_blocks(blocks);
+    }
+}
+
+/// Where log and files go, if there are any.
+fn directory(durability: Durability, disk: &Path) -> Result<Option<TempDir>> {
+    match durability {
+        Durability::Off => Ok(None),
+        Durability::Tmpfs => temporary(Path::new("/dev/shm")).map(Some),
+        Durability::Disk => temporary(disk).map(Some),
+    }
+}
+
+fn memory_options(dir: Option<&TempDir>, background: Background) -> MemoryOptions {
+    MemoryOptions {
+        data_dir: dir.map(|dir| dir.path().to_owned()),
+        memory_limit_bytes: u64::MAX,
+        collector_thread: background.collects,
+        freeze: FreezeOptions {
+            after: background.freeze_after,
+            threads: usize::from(background.freeze_after.is_some()),
+            dictionary: background.dictionary,
+        },
+        ..MemoryOptions::default()
     }
 }
 

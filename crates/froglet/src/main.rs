@@ -50,7 +50,8 @@ Examples:
   froglet bench pgbench --only tpcb
   froglet bench copy --only csv
   froglet bench tpccd --figures figures --rounds 3
-  froglet bench mainlining --figure 8,11 --figures figures")]
+  froglet bench mainlining --figure 8,11 --figures figures
+  froglet bench skeena --only micro --figures figures")]
     Bench(Box<froglet_bench::Args>),
     /// Watch TPC-C run while the schema changes, on a server of its own.
     #[command(after_help = "\

@@ -35,13 +35,16 @@ const CLIENTS: u64 = 2;
 /// The longest gap that is asked for.
 const TARGET: Duration = Duration::from_millis(100);
 
-/// Statements that are run one by one.
-struct Case {
-    name: &'static str,
-    sql: &'static [&'static str],
+/// Statements on the table `accounts` that are run one by one.
+pub struct Case {
+    /// For reports.
+    pub name: &'static str,
+    /// What is run. A COMMIT is also timed by itself.
+    pub sql: &'static [&'static str],
     /// Locks that PostgreSQL needs in order to lose nothing, first in the transaction.
-    locks: Option<&'static str>,
-    undo: &'static str,
+    pub locks: Option<&'static str>,
+    /// Run afterwards, beside nobody.
+    pub undo: &'static str,
 }
 
 const CASES: [Case; 10] = [
@@ -122,21 +125,23 @@ const CASES: [Case; 10] = [
 
 /// Adds what both servers' clients saw; `calm` before and after each change.
 pub fn measure(args: &Args, rows: u64, calm: Duration, report: &mut Report) -> Result<()> {
-    if !CASES.iter().any(|case| args.wants(case.name)) {
+    let cases: Vec<&Case> = CASES.iter().filter(|case| args.wants(case.name)).collect();
+    if cases.is_empty() {
         return Ok(());
     }
     let postgres = Postgres::start(&args.postgres, &args.dir, &["synchronous_commit=off"])?;
-    beside(POSTGRES, postgres.port(), args, rows, calm, report)?;
+    beside(POSTGRES, postgres.port(), &cases, rows, calm, report)?;
     postgres.stop()?;
     let froglet = Froglet::start(&args.binary()?, &args.dir, &[])?;
-    beside(FROGLET, froglet.port(), args, rows, calm, report)?;
+    beside(FROGLET, froglet.port(), &cases, rows, calm, report)?;
     froglet.stop()
 }
 
-fn beside(
+/// Fills a server's empty database and runs cases beside clients, one after the other.
+pub fn beside(
     who: &str,
     port: u16,
-    args: &Args,
+    cases: &[&Case],
     rows: u64,
     calm: Duration,
     report: &mut Report,
@@ -147,7 +152,7 @@ fn beside(
         progress::phase(&format!("{who}: {rows} rows"));
         load(&ddl, rows).await?;
         let mut sum = 0;
-        for case in CASES.iter().filter(|case| args.wants(case.name)) {
+        for case in cases {
             progress::phase(&format!("{who}: {}", case.name));
             sum += change(who, &ddl, port, case, rows, calm, report)
                 .await
@@ -224,8 +229,13 @@ async fn change(
     shared.borrow_mut().slowest = Duration::ZERO;
     let start = Instant::now();
     let locks = case.locks.filter(|_| who == POSTGRES);
+    let mut commit = None;
     for sql in case.sql {
+        let began = Instant::now();
         ddl.batch_execute(sql).await.with_context(|| (*sql).to_owned())?;
+        if *sql == "COMMIT" {
+            commit = Some(began.elapsed());
+        }
         if let (&"BEGIN", Some(locks)) = (sql, locks) {
             ddl.batch_execute(locks).await.context(locks)?;
         }
@@ -238,6 +248,9 @@ async fn change(
     let line = &shared.timeline;
     let gap = line.longest_gap(start, end);
     report.add(who, case.name, "time", ms(end - start), "ms");
+    if let Some(commit) = commit {
+        report.add(who, case.name, "commit", ms(commit), "ms");
+    }
     let before = line.longest_gap(calm_start, start);
     report.add(who, case.name, "longest gap before", ms(before), "ms");
     report.add(who, case.name, "longest gap during", ms(gap), "ms");

@@ -16,7 +16,7 @@ use anyhow::Result;
 use froglet_engine::BlockCounts;
 
 use super::Bench;
-use super::limits::{self, Bound};
+use crate::limits::{self, Bound};
 use crate::progress;
 use crate::report::Report;
 use crate::stats::range;

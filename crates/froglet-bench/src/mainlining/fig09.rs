@@ -15,7 +15,8 @@ use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Layout, Row, RowId, RowWrite, SpaceId, Table, TxnId, Value,
 };
 
-use super::{Bench, Words, lines};
+use super::Bench;
+use crate::figures::{Words, lines};
 use crate::report::Report;
 use crate::store::{Durability, Store};
 use crate::tpccd::rounds::rotated;

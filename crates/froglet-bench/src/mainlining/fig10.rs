@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
+use super::Bench;
 use super::fig08::{AGGRESSIVE, COLD, database, frozen_after, how};
-use super::{Bench, Words};
+use crate::figures::Words;
 use crate::report::Report;
 use crate::stats::{median, range};
 use crate::tpcc::db::Tpcc;

@@ -14,7 +14,8 @@ use anyhow::Result;
 use froglet_engine::id::ROWS_PER_BLOCK;
 
 use super::sparse::{Columns, Sparse};
-use super::{Bench, Words, lines, optimum};
+use super::{Bench, optimum};
+use crate::figures::{Words, lines};
 use crate::report::Report;
 
 const HYBRID: &str = "hybrid";

@@ -10,8 +10,9 @@
 
 use anyhow::Result;
 
+use super::Bench;
 use super::sparse::{Columns, Sparse};
-use super::{Bench, Words, lines};
+use crate::figures::{Words, lines};
 use crate::report::Report;
 
 const GROUPS: [usize; 9] = [1, 2, 5, 10, 32, 50, 100, 250, 500];

@@ -15,8 +15,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::limits::{self, Bound};
 use super::{Bench, files};
+use crate::limits::{self, Bound};
 use crate::postgres::Postgres;
 use crate::progress;
 use crate::report::Report;

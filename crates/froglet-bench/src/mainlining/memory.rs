@@ -15,7 +15,7 @@ use arrow_array::{Array, ArrayRef};
 
 use super::Bench;
 use super::fig08::database;
-use super::limits::{self, Bound};
+use crate::limits::{self, Bound};
 use crate::machine;
 use crate::report::Report;
 use crate::store::Background;

@@ -25,7 +25,6 @@ mod fig11;
 mod fig14;
 mod fig15;
 mod files;
-mod limits;
 mod memory;
 mod optimum;
 pub mod options;
@@ -33,19 +32,18 @@ mod queries;
 mod sparse;
 mod waits;
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use self::options::Figure;
-use crate::report::{Measure, Report};
+use crate::Args;
+use crate::figures::{self, Words};
+use crate::report::Report;
 use crate::tpcc::db::Scale;
-use crate::tpccd::chart::{Chart, Line};
-use crate::tpccd::draw;
+use crate::tpccd::chart::Line;
 use crate::tpccd::rounds;
-use crate::{Args, progress};
 
 /// For `froglet bench list`.
 pub const ABOUT: &str = "transformation to Arrow: its cost under TPC-C, its speed, what it gives";
@@ -90,11 +88,7 @@ pub fn run(args: &Args) -> Result<Report> {
             measured(&bench, &mut report).with_context(|| format!("figures {figures:?}"))?;
         }
     }
-    if let Some(dir) = bench.pictures {
-        fs::create_dir_all(dir).with_context(|| format!("{} cannot be made", dir.display()))?;
-        report.write(&dir.join("mainlining.json"))?;
-        fs::write(dir.join("mainlining.txt"), report.text())?;
-    }
+    figures::write(bench.pictures, "mainlining", &report)?;
     Ok(report)
 }
 
@@ -126,56 +120,15 @@ impl Bench<'_> {
         &self,
         what: &str,
         report: &mut Report,
-        mut measured: impl FnMut(usize, &mut Report) -> Result<()>,
+        measured: impl FnMut(usize, &mut Report) -> Result<()>,
     ) -> Result<()> {
-        let mut figures: Vec<Vec<Measure>> = Vec::new();
-        for round in 0..usize::from(self.rounds) {
-            progress::phase(&format!("{what}, round {} of {}", round + 1, self.rounds));
-            let mut of_round = report.empty();
-            let measured = measured(round, &mut of_round);
-            of_round.verdict()?;
-            measured?;
-            figures.push(of_round.rows);
-        }
-        report.rows.extend(rounds::medians(&figures));
-        Ok(())
+        rounds::run(self.rounds, what, report, measured)
     }
 
     /// Draws lines over a quantity, if pictures are wanted.
-    fn draw(&self, file: &str, words: Words, lines: Vec<Line>, is_linear: bool) -> Result<()> {
-        let Some(dir) = self.pictures.filter(|_| !lines.is_empty()) else { return Ok(()) };
-        let Words { title, x_label, y_label } = words;
-        let chart = Chart {
-            title: title.to_owned(),
-            subtitle: crate::machine::describe(),
-            x_label: x_label.to_owned(),
-            y_label: y_label.to_owned(),
-            lines,
-            marks: true,
-            is_linear,
-        };
-        draw::write(dir, file, &chart.svg())
+    fn draw(&self, file: &str, words: Words<'_>, lines: Vec<Line>, is_linear: bool) -> Result<()> {
+        figures::draw(self.pictures, file, words, lines, is_linear)
     }
-}
-
-/// What a picture says.
-struct Words {
-    title: &'static str,
-    x_label: &'static str,
-    y_label: &'static str,
-}
-
-/// Points for a picture: of each approach the metric over the operations' numbers, in the report's order.
-fn lines(report: &Report, approaches: &[&str], metric: &str, x: &[(String, f64)]) -> Vec<Line> {
-    let point = |approach: &str, (operation, x): &(String, f64)| {
-        let y = report.value(approach, operation, metric).filter(|y| *y > 0.0);
-        y.map(|y| (*x, y))
-    };
-    let line = |approach: &&str| {
-        let points = x.iter().filter_map(|x| point(approach, x)).collect();
-        ((*approach).to_owned(), points)
-    };
-    approaches.iter().map(line).filter(|(_, points): &Line| !points.is_empty()).collect()
 }
 
 #[cfg(test)]

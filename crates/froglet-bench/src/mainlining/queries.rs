@@ -10,8 +10,8 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::limits::{self, Bound};
 use super::{Bench, files};
+use crate::limits::{self, Bound};
 use crate::progress;
 use crate::report::Report;
 use crate::server::Froglet;

@@ -10,8 +10,8 @@
 use anyhow::Result;
 
 use super::Bench;
-use super::limits::{self, Bound};
 use super::sparse::{Columns, Sparse};
+use crate::limits::{self, Bound};
 use crate::report::Report;
 use crate::stats::median;
 

@@ -14,8 +14,8 @@ use std::task::{Context, Poll, Waker};
 
 use anyhow::{Result, anyhow};
 use froglet_engine::{
-    Direction, Engine, EngineTxn, KeyRange, Lsn, Row, RowId, RowWrite, Snapshot, Table, Ts, TxnId,
-    Value, WriteStop, key,
+    Direction, Engine, EngineTxn, Home, KeyRange, Lsn, Row, RowId, RowWrite, Snapshot, Table, Ts,
+    TxnId, Value, WriteStop, key,
 };
 use froglet_txn::{Isolation, Limits, Transaction};
 
@@ -87,10 +87,21 @@ impl Tpcc {
 
     /// An empty database in a store.
     pub fn create_in(store: Store, scale: Scale, access: Access) -> Result<Tpcc> {
+        Tpcc::create_placed(store, scale, access, |_| Home::Memory)
+    }
+
+    /// The same; `home` says of each table where it is.
+    pub fn create_placed(
+        store: Store,
+        scale: Scale,
+        access: Access,
+        home: impl Fn(TableName) -> Home,
+    ) -> Result<Tpcc> {
         let mut tables = Vec::new();
         for table in TABLES {
-            store.engine.create_space(table.space())?;
-            tables.push(store.engine.open(table.space(), Arc::new(table.layout()))?);
+            let space = home(table).space(table.space().0);
+            store.engine.create_space(space)?;
+            tables.push(store.engine.open(space, Arc::new(table.layout()))?);
         }
         let tables = tables.try_into().map_err(|_| anyhow!("TPC-C has nine tables"))?;
         Ok(Tpcc { store, scale, access, tables, next_txn: AtomicU64::new(1) })

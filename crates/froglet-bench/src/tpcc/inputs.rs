@@ -131,6 +131,12 @@ impl Terminal {
         Terminal { hot_customers: Some(customers), ..self }
     }
 
+    /// Makes one of these warehouses its home, picked at random.
+    pub fn move_to_one_of(&mut self, homes: &[i32]) {
+        let last = i32::try_from(homes.len()).expect("there are fewer warehouses than 2^31") - 1;
+        self.warehouse = homes[self.random.uniform(0, last) as usize];
+    }
+
     /// Items are numbered from 1 to this.
     pub fn items(&self) -> i32 {
         self.scale.items

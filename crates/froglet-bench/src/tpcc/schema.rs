@@ -162,7 +162,7 @@ impl Index {
 }
 
 impl TableName {
-    /// Its row space.
+    /// Its row space, in memory.
     pub fn space(self) -> SpaceId {
         SpaceId(self as u32 + 1)
     }

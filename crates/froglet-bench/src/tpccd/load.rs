@@ -14,6 +14,7 @@ use tokio_postgres::Client;
 use super::schema::{INDEXES, TABLES};
 use crate::tpcc::db::Scale;
 use crate::tpcc::load::populate;
+use crate::tpcc::schema::{self, TableName};
 
 /// Text of one COPY.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -25,8 +26,17 @@ type Chunk = (usize, String);
 
 /// Makes the tables and fills them.
 pub async fn load(client: &Client, scale: Scale) -> Result<()> {
-    for (name, definition) in TABLES {
-        let sql = format!("CREATE TABLE {name} ({definition})");
+    load_placed(client, scale, |_| "").await
+}
+
+/// The same; `place` has what stands behind a table's definition: ` USING disk`, or nothing.
+pub async fn load_placed(
+    client: &Client,
+    scale: Scale,
+    place: impl Fn(TableName) -> &'static str,
+) -> Result<()> {
+    for ((name, definition), table) in TABLES.into_iter().zip(schema::TABLES) {
+        let sql = format!("CREATE TABLE {name} ({definition}){}", place(table));
         client.batch_execute(&sql).await.context(sql)?;
     }
     client.batch_execute(INDEXES).await.context(INDEXES)?;

@@ -2,6 +2,7 @@
 //! ten statements on rows picked uniformly at random.
 
 use std::fmt::Write;
+use std::future::Future;
 
 use anyhow::{Context, Result};
 use futures::future::try_join_all;
@@ -82,15 +83,22 @@ impl Session {
         let updates = updates
             .iter()
             .map(|id| async { client.execute(&self.update, &[&sum, &(sum % 1000), id]).await });
-        let ended =
-            try_join!(client.batch_execute("BEGIN"), try_join_all(reads), try_join_all(updates),);
-        let ended = match ended {
-            Ok(_) => client.batch_execute("COMMIT").await,
-            Err(e) => Err(e),
-        };
-        if ended.is_err() {
-            client.batch_execute("ROLLBACK").await?;
-        }
-        ended
+        let work = async { try_join!(try_join_all(reads), try_join_all(updates)).map(drop) };
+        in_transaction(client, work).await
     }
+}
+
+/// Runs what does not wait for any answer in one transaction: BEGIN is sent with it. After an error it is rolled back.
+pub async fn in_transaction(
+    client: &Client,
+    work: impl Future<Output = Result<(), Error>>,
+) -> Result<(), Error> {
+    let ended = match try_join!(client.batch_execute("BEGIN"), work) {
+        Ok(_) => client.batch_execute("COMMIT").await,
+        Err(e) => Err(e),
+    };
+    if ended.is_err() {
+        client.batch_execute("ROLLBACK").await?;
+    }
+    ended
 }

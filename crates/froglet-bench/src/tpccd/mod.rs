@@ -42,7 +42,7 @@ pub mod experiment;
 mod flip;
 pub(crate) mod load;
 mod metrics;
-mod micro;
+pub mod micro;
 mod money;
 pub mod operations;
 pub mod options;

@@ -1,10 +1,14 @@
 //! Several rounds of the same figures in one: medians, and how far apart the rounds were.
 
-use crate::report::Measure;
+use anyhow::Result;
+
+use crate::progress;
+use crate::report::{Measure, Report};
 use crate::stats::{median, range};
 
 /// Figures whose range over the rounds is told.
-const RANGES: [&str; 5] = [
+const RANGES: [&str; 6] = [
+    "throughput",
     "migration",
     "throughput during",
     "p99 during",
@@ -40,6 +44,27 @@ pub fn medians(rounds: &[Vec<Measure>]) -> Vec<Measure> {
         }
     }
     merged
+}
+
+/// Measures in rounds, of which the medians count. `measured` is given the number of the round, and adds the same rows
+/// each time.
+pub fn run(
+    rounds: u16,
+    what: &str,
+    report: &mut Report,
+    mut measured: impl FnMut(usize, &mut Report) -> Result<()>,
+) -> Result<()> {
+    let mut figures: Vec<Vec<Measure>> = Vec::new();
+    for round in 0..usize::from(rounds) {
+        progress::phase(&format!("{what}, round {} of {rounds}", round + 1));
+        let mut of_round = report.empty();
+        let measured = measured(round, &mut of_round);
+        of_round.verdict()?;
+        measured?;
+        figures.push(of_round.rows);
+    }
+    report.rows.extend(medians(&figures));
+    Ok(())
 }
 
 /// The approaches of a round: the first of the last round comes last in the next.

@@ -32,9 +32,13 @@ pub struct Session {
     unfinished: Option<Input>,
 }
 
-/// What of TPC-C's mix is left out.
+/// What of TPC-C's mix is left out, and where the terminal stands.
 #[derive(Clone, Debug, Default)]
 pub struct Mix {
+    /// Nothing but transactions of this type.
+    pub only: Option<Kind>,
+    /// Each transaction is entered at one of these warehouses, picked at random; without any, at the terminal's own.
+    pub homes: Vec<i32>,
     /// Transactions that read or write no customer.
     pub only_customers: bool,
     /// Warehouse and item of stock that nobody orders.
@@ -82,6 +86,11 @@ impl Session {
         self.statements.follow(&self.client, version).await
     }
 
+    /// Goes on with another mix.
+    pub fn set_mix(&mut self, mix: Mix) {
+        self.mix = mix;
+    }
+
     /// One transaction of the mix; returns of which type. After an error it is rolled back.
     pub async fn transaction(&mut self) -> Result<Kind, Error> {
         let input = self.enter();
@@ -108,8 +117,11 @@ impl Session {
     /// What the terminal enters next.
     fn enter(&mut self) -> Input {
         let terminal = &mut self.terminal;
+        if !self.mix.homes.is_empty() {
+            terminal.move_to_one_of(&self.mix.homes);
+        }
         let kind = loop {
-            let kind = Kind::draw(&mut terminal.random);
+            let kind = self.mix.only.unwrap_or_else(|| Kind::draw(&mut terminal.random));
             if !(self.mix.only_customers && kind == Kind::StockLevel) {
                 break kind;
             }

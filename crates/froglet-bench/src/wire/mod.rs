@@ -7,18 +7,17 @@
 //! ```
 //!
 //! The clients are `tpccd`'s: the standard mix without think times, each on its home warehouse, the
-//! next transaction when the last has ended; statements that do not wait for each other's answers are
-//! sent together, to both servers alike. What the server refuses for the sake of others (40001, 40P01)
-//! is run again, and counts once; its latency counts from the first try. Target: with
-//! `synchronous_commit` off, at least twice PostgreSQL's throughput.
+//! next transaction when the last has ended ([`closed`]); statements that do not wait for each other's answers
+//! are sent together, to both servers alike. Target: with `synchronous_commit` off, at least twice PostgreSQL's
+//! throughput.
 
-mod conditions;
+pub(crate) mod conditions;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::histogram::Histogram;
+use crate::closed::{self, Round};
 use crate::postgres::Postgres;
 use crate::report::Report;
 use crate::server::Froglet;
@@ -38,9 +37,6 @@ const POSTGRES: &str = "PostgreSQL 15";
 const FROGLET: &str = "froglet";
 /// What issue 6 demands of the ratio with asynchronous commit.
 const TARGET: f64 = 2.0;
-
-/// A transaction that is refused more often has failed for another reason.
-const TRIES: u64 = 1000;
 
 /// One thing that is measured.
 struct Experiment {
@@ -156,27 +152,6 @@ async fn measure_all(
     Ok(())
 }
 
-/// What one round has shown.
-#[derive(Default)]
-struct Round {
-    /// By [`Kind`], of transactions that ended while it was measured.
-    latency: [Histogram; KINDS.len()],
-    /// Tries that the server refused, by 40001 or 40P01.
-    again: u64,
-    seconds: f64,
-}
-
-impl Round {
-    fn merge(&mut self, other: &Round) {
-        self.latency.iter_mut().zip(&other.latency).for_each(|(a, b)| a.merge(b));
-        self.again += other.again;
-    }
-
-    fn per_second(&self) -> f64 {
-        self.latency.iter().map(Histogram::count).sum::<u64>() as f64 / self.seconds
-    }
-}
-
 async fn run_once(
     port: u16,
     experiment: &Experiment,
@@ -196,56 +171,7 @@ async fn run_once(
         let terminal = Terminal::new(home, scale, seed + u64::from(n));
         sessions.push(Session::open(client, terminal, Mix::default()).await?);
     }
-    // As long again as a fifth of it to warm up: caches, and plans that are made at the first use.
-    let from = Instant::now() + measure.div_f64(5.0);
-    let until = from + measure;
-    let clients = sessions.into_iter().map(|session| tokio::spawn(work(session, from, until)));
-    let clients: Vec<_> = clients.collect();
-    let mut all = Round { seconds: measure.as_secs_f64(), ..Round::default() };
-    for client in clients {
-        all.merge(&client.await.context("a client panicked")??);
-    }
-    Ok(all)
-}
-
-/// One client; what ends between `from` and `until` counts.
-async fn work(mut session: Session, from: Instant, until: Instant) -> Result<Round> {
-    let mut seen = Round::default();
-    loop {
-        let begun = Instant::now();
-        if begun >= until {
-            return Ok(seen);
-        }
-        let mut tried = session.transaction().await;
-        let mut refused = 0;
-        let kind = loop {
-            match tried {
-                Ok(kind) => break kind,
-                Err(e) if is_refusal(&e) && refused < TRIES => refused += 1,
-                Err(e) => return Err(e).context("a client's transaction"),
-            }
-            tried = session.again().await;
-        };
-        let ended = Instant::now();
-        if (from..until).contains(&ended) {
-            let ns = (ended - begun).as_nanos();
-            seen.latency[kind as usize].record(u64::try_from(ns).unwrap_or(u64::MAX));
-            seen.again += refused;
-        }
-    }
-}
-
-/// Whether a transaction was refused for the sake of others, and may be run again. Of statements
-/// that were sent together, one behind the refused one may answer first, that the transaction has
-/// failed.
-fn is_refusal(error: &tokio_postgres::Error) -> bool {
-    use tokio_postgres::error::SqlState;
-    let refusals = [
-        SqlState::T_R_SERIALIZATION_FAILURE,
-        SqlState::T_R_DEADLOCK_DETECTED,
-        SqlState::IN_FAILED_SQL_TRANSACTION,
-    ];
-    error.code().is_some_and(|state| refusals.contains(state))
+    closed::run(&mut sessions, experiment.clients, measure).await
 }
 
 /// Medians of the rounds.
@@ -255,13 +181,13 @@ fn add(report: &mut Report, name: &str, experiment: &str, rounds: &[Round]) {
     report.add(name, experiment, "throughput", median(&all), "1/s");
     let spread = range(&all) / median(&all).max(f64::MIN_POSITIVE) * 100.0;
     report.add(name, experiment, "range of the rounds", spread, "%");
-    let new_orders = |r: &Round| r.latency[Kind::NewOrder as usize].count() as f64 / r.seconds;
+    let new_orders = |r: &Round| r.of(Kind::NewOrder).count() as f64 / r.seconds;
     report.add(name, experiment, "new orders", median(&of(&new_orders)) * 60.0, "1/min");
     let again = of(&|r| r.again as f64 / r.seconds);
     report.add(name, experiment, "refused and run again", median(&again), "1/s");
     for kind in KINDS {
         for (percentile, quantile) in [("p50", 0.5), ("p99", 0.99)] {
-            let us = of(&|r| r.latency[kind as usize].quantile_us(quantile));
+            let us = of(&|r| r.of(kind).quantile_us(quantile));
             let metric = format!("{} {percentile}", kind.name());
             report.add(name, experiment, &metric, median(&us), "µs");
         }
@@ -275,8 +201,10 @@ mod tests {
     #[test]
     fn rounds_become_medians_and_ratios() {
         let round = |count: u64| {
-            let mut round = Round { seconds: 2.0, again: 4, ..Round::default() };
-            (0..count).for_each(|_| round.latency[Kind::NewOrder as usize].record(1000));
+            let mut round = Round::default();
+            (round.seconds, round.again) = (2.0, 4);
+            let class = Kind::NewOrder as usize;
+            (0..count).for_each(|_| round.record(class, Duration::from_micros(1)));
             round
         };
         let mut report = Report::new("wire");

@@ -118,7 +118,7 @@ impl Run<'_> {
         let ddl = connect(system.port()).await?;
         self.prepare(&ddl, system).await?;
         let never_ordered = Arc::new(self.never_ordered(&ddl).await?);
-        let mix = Mix { only_customers: self.only_customers, never_ordered };
+        let mix = Mix { only_customers: self.only_customers, never_ordered, ..Mix::default() };
         let cutover = Arc::new(Cutover::to(self.change.version(Place::New)));
         let mut sessions = Vec::new();
         for n in 0..self.clients {

@@ -1,11 +1,13 @@
-//! What issue 5 wants to be reached, and whether it was.
+//! What an issue wants to be reached, and whether it was.
 
 use crate::report::{Report, number};
 
 /// How far a value may go.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bound {
+    /// Not above.
     AtMost(f64),
+    /// Not below.
     AtLeast(f64),
 }
 
