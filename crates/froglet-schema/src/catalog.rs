@@ -303,6 +303,8 @@ pub struct Catalog {
     /// Those that have ended, and when: older snapshots may still read through them.
     pub(crate) retired_lazies: Mutex<Vec<Retired>>,
     own: Weak<Catalog>,
+    /// Is told when rows of tables were freed.
+    on_freed: OnceLock<Box<dyn Fn() + Send + Sync>>,
     next_stamp: AtomicU64,
     ids: Mutex<Ids>,
     past: Past,
@@ -348,6 +350,7 @@ impl Catalog {
         let next_migration = next_migration.max().unwrap_or(1);
         let catalog = Arc::new_cyclic(|own| Catalog {
             own: own.clone(),
+            on_freed: OnceLock::new(),
             kept_unread: RwLock::new(kept_unread),
             lazies: RwLock::default(),
             lazy_columns: RwLock::default(),
@@ -559,6 +562,11 @@ impl Catalog {
                 }
             });
         });
+    }
+
+    /// Who is told when rows of tables were freed: whoever still holds such a table keeps their memory.
+    pub fn on_freed(&self, told: Box<dyn Fn() + Send + Sync>) {
+        assert!(self.on_freed.set(told).is_ok(), "one is told");
     }
 
     /// For threads that must not keep it.
@@ -796,6 +804,7 @@ impl Catalog {
             }
             keep
         });
+        let frees_rows = free.iter().any(|remains| matches!(remains, Remains::Space(_)));
         for remains in free {
             match remains {
                 Remains::Column(space, column) => self.engine().drop_column(space, column),
@@ -804,6 +813,9 @@ impl Catalog {
                 Remains::Sequence(id) => self.sequences.forget(id),
             }
             CrashPoint::GarbageFreed.reached();
+        }
+        if let Some(told) = self.on_freed.get().filter(|_| frees_rows) {
+            told();
         }
         let flips = take_out(&mut self.flips.lock(), |flip| flip.ts < oldest);
         let mut history = self.history.write();

@@ -153,6 +153,8 @@ pub(crate) struct SessionShared {
     /// Its transaction, or the last one it had; 0 before the first.
     pub(crate) txn: Arc<AtomicU64>,
     pub(crate) mail: Mail,
+    /// Rows of tables were freed that it may remember (`session/stale.rs`).
+    pub(crate) is_stale: AtomicBool,
     pub(crate) visible: Mutex<Visible>,
     /// The COPY under way.
     pub(crate) copy: Mutex<Option<Arc<Progress>>>,
@@ -218,6 +220,12 @@ impl Database {
             environment,
             table_locks: TableLocks::default(),
         });
+        let weak = Arc::downgrade(&db);
+        db.catalog.on_freed(Box::new(move || {
+            if let Some(db) = weak.upgrade() {
+                db.rows_were_freed();
+            }
+        }));
         db.resume_lazies()?;
         db.drop_all_temporary().await?;
         Ok(db)
@@ -313,6 +321,7 @@ impl Database {
             cancel: Arc::default(),
             txn: Arc::default(),
             mail: Mail::default(),
+            is_stale: AtomicBool::new(false),
             visible: Mutex::new(Visible {
                 application_name: settings.application_name().to_owned(),
                 activity: Activity::Idle,

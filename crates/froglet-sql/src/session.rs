@@ -49,6 +49,7 @@ use crate::temporary::AtCommit;
 use crate::types::zone::{self, Zone};
 
 mod settle;
+mod stale;
 
 pub use settle::Settling;
 

@@ -176,7 +176,7 @@ impl Connection {
 
     /// Returns when more of the next message has arrived, or why there will be none.
     async fn more(&mut self) -> Result<(), End> {
-        let Connection { channel, cancel, session, .. } = self;
+        let Connection { channel, cancel, session, unnamed, .. } = self;
         let mut too_long = session.idle_timeout().map(|timeout| Box::pin(sleep(timeout)));
         poll_fn(|cx| {
             if let Poll::Ready(more) = channel.poll_more(cx) {
@@ -185,6 +185,10 @@ impl Connection {
             cancel.listen(cx);
             if session.has_notifications() {
                 return Poll::Ready(Ok(()));
+            }
+            if session.is_stale() {
+                session.forget_stale();
+                unnamed.iter().for_each(|prepared| session.forget_stale_plan(prepared));
             }
             match cancel.check() {
                 Ok(()) => {}

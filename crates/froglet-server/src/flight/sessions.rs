@@ -123,7 +123,10 @@ impl Registry {
             sessions.retain(|session| session.strong_count() > 0);
             let alive: Vec<_> = sessions.iter().filter_map(Weak::upgrade).collect();
             drop(sessions);
-            alive.iter().for_each(|session| session.end_idle_transactions());
+            for session in alive {
+                session.end_idle_transactions();
+                session.forget_stale();
+            }
         }
     }
 }
@@ -301,6 +304,18 @@ impl FlightSession {
             Ok(())
         })
         .await
+    }
+
+    /// Lets go of what it remembers of tables whose rows were freed; a transaction at work does so later.
+    fn forget_stale(&self) {
+        self.base.lock().forget_stale();
+        for transaction in self.transactions.lock().values() {
+            if let Ok(mut fork) = transaction.fork.try_lock()
+                && let Some(fork) = fork.as_mut()
+            {
+                fork.session.forget_stale();
+            }
+        }
     }
 
     fn end_idle_transactions(&self) {
