@@ -17,8 +17,9 @@
 //! threads, so 1 to 32 clients; ten tables of an engine instead of 250. Its logs on tmpfs, which are everything but the
 //! device, are asynchronous commits here. The registry has no switch in a server, so it is switched in process.
 //!
-//! Left out: RocksDB through the same interface, with which the issue compares point reads. Delivery alone, which
-//! would have nothing left to deliver: its figures are those within the mix.
+//! Left out: RocksDB through the same interface, with which the issue compares point reads. The release before this
+//! issue: `froglet bench wire --froglet PATH` is run with each. Delivery alone, which would soon have nothing left to
+//! deliver: its figures are those within the mix.
 
 mod accesses;
 mod engines;
