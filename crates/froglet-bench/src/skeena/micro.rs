@@ -26,9 +26,11 @@ use crate::report::Report;
 use crate::tpccd::rounds::{self, rotated};
 
 /// Of the ten accesses, those on disk.
-const ON_DISK: [usize; 5] = [0, 3, 5, 8, 10];
+pub const ON_DISK: [usize; 5] = [0, 3, 5, 8, 10];
 /// Before anything counts, caches fill for so many measurements.
 const WARM_UP: u32 = 4;
+/// Of all tries, as reports have it.
+pub const REFUSED: &str = "refused and run again";
 /// For reports.
 const BOTH: &str = "over both / the sum of its parts";
 
@@ -135,7 +137,7 @@ fn measure(
 fn add(report: &mut Report, name: &str, operation: &str, round: &Round) {
     report.add(name, operation, "throughput", round.per_second(), "1/s");
     report.add(name, operation, "p95", round.all().quantile_us(0.95), "µs");
-    report.add(name, operation, "refused and run again", round.refused_percent(), "%");
+    report.add(name, operation, REFUSED, round.refused_percent(), "%");
 }
 
 /// How long a transaction over both takes, against a part of one in memory and a part of one on disk.

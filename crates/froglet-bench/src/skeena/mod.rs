@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> Result<Report> {
     for (name, measured) in EXPERIMENTS.iter().filter(|(name, _)| args.wants(name)) {
         measured(&bench, &mut report).with_context(|| (*name).to_owned())?;
     }
-    verdicts::add(&mut report, bench.few());
+    verdicts::add(&mut report, bench.few(), bench.most());
     figures::write(bench.pictures, "skeena", &report)?;
     Ok(report)
 }
