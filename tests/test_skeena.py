@@ -11,7 +11,7 @@ FIGURES = {"6.1: read-only", "6.1: read-write", "6.1: write-only", "6.2: full mi
 
 def test_tables_in_memory_and_on_disk_beside_postgres(tmp_path):
     results, figures, binary = tmp_path / "results.json", tmp_path / "figures", Froglet.binary()
-    command = [binary, "bench", "skeena", "--small", "--dir", tmp_path, "--json", results, "--figures", figures]
+    command = [binary, "bench", "skeena", "--small", "--json", results, "--figures", figures]
     outcome = subprocess.run(command, capture_output=True, text=True, timeout=600, env=client_environment())
     assert outcome.returncode == 0, outcome.stdout + outcome.stderr
     rows = json.loads(results.read_text())["rows"]

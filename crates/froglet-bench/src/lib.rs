@@ -108,13 +108,11 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub scale: Option<u16>,
 
-    /// Rows of the table (memory, ddl in process, skeena's move: 10,000,000; ddl served, copy, tpccd's micro:
-    /// 1,000,000; skeena, of an engine: 4,000,000)
+    /// Rows of the table (memory, ddl in process, skeena's move: 10 million; skeena: 4; ddl, copy, tpccd's micro: 1)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub rows: Option<u64>,
 
-    /// Interleaved rounds of each measurement, of which the median counts (pgbench, wire and
-    /// skeena: 3, copy: 5, tpccd: 1)
+    /// Interleaved rounds of each measurement, whose median counts (pgbench, wire, skeena: 3, copy: 5, tpccd: 1)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
 
@@ -140,8 +138,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
 
-    /// The froglet binary to serve with (pgbench, copy, ddl, tpccd, wire, mainlining, skeena;
-    /// this one if not given)
+    /// The froglet binary to serve with (all that have a server; this one if not given)
     #[arg(long, value_name = "PATH")]
     pub froglet: Option<PathBuf>,
 

@@ -10,6 +10,8 @@
 //! What a transaction over both costs is told against the sum of its parts: as long as the part of one in memory and
 //! the part of one on disk that it has.
 
+use std::time::Duration;
+
 use anyhow::{Context, Result, ensure};
 use froglet_engine::Home;
 
@@ -24,7 +26,11 @@ use crate::report::Report;
 use crate::tpccd::rounds::{self, rotated};
 
 /// Of the ten accesses, those on disk.
-const ON_DISK: [usize; 5] = [0, 3, 5, 8, 10];
+pub const ON_DISK: [usize; 5] = [0, 3, 5, 8, 10];
+/// Before anything counts, caches fill for so many measurements.
+const WARM_UP: u32 = 4;
+/// Of all tries, as reports have it.
+pub const REFUSED: &str = "refused and run again";
 /// For reports.
 const BOTH: &str = "over both / the sum of its parts";
 
@@ -80,9 +86,8 @@ pub fn run(bench: &Bench<'_>, report: &mut Report, cache: Cache) -> Result<()> {
         anyhow::Ok(sides)
     })?;
     for side in &mut sides {
-        // Nothing of it counts: caches fill.
-        let (on_disk, most) = (ACCESSES / 2, bench.most());
-        bench.runtime.block_on(side.round(bench, Workload::ReadWrite, on_disk, most))?;
+        let (measure, most) = (bench.measure * WARM_UP, bench.most());
+        bench.runtime.block_on(side.round(measure, Workload::ReadWrite, ACCESSES, most))?;
     }
     for workload in Workload::ALL {
         for &count in bench.clients {
@@ -116,7 +121,7 @@ fn measure(
             let side = &mut sides[side];
             let name =
                 if side.server.is_froglet() { approach(on_disk) } else { POSTGRES.to_owned() };
-            let round = side.round(bench, workload, on_disk, count);
+            let round = side.round(bench.measure, workload, on_disk, count);
             let round = bench.runtime.block_on(round).with_context(|| name.clone())?;
             add(figures, &name, &operation, &round);
         }
@@ -132,7 +137,7 @@ fn measure(
 fn add(report: &mut Report, name: &str, operation: &str, round: &Round) {
     report.add(name, operation, "throughput", round.per_second(), "1/s");
     report.add(name, operation, "p95", round.all().quantile_us(0.95), "µs");
-    report.add(name, operation, "refused and run again", round.refused_percent(), "%");
+    report.add(name, operation, REFUSED, round.refused_percent(), "%");
 }
 
 /// How long a transaction over both takes, against a part of one in memory and a part of one on disk.
@@ -153,14 +158,14 @@ fn add_parts(report: &mut Report, on_disk: usize, operation: &str) {
 impl Side {
     async fn round(
         &mut self,
-        bench: &Bench<'_>,
+        measure: Duration,
         workload: Workload,
         on_disk: usize,
         count: u16,
     ) -> Result<Round> {
         let on_disk = if self.homes.len() == 1 { ACCESSES } else { on_disk };
         self.sessions.iter_mut().for_each(|session| session.set(workload, on_disk));
-        closed::run(&mut self.sessions, count, bench.measure).await
+        closed::run(&mut self.sessions, count, measure).await
     }
 
     /// Every row is there, and every update that was committed.

@@ -17,8 +17,9 @@
 //! threads, so 1 to 32 clients; ten tables of an engine instead of 250. Its logs on tmpfs, which are everything but the
 //! device, are asynchronous commits here. The registry has no switch in a server, so it is switched in process.
 //!
-//! Left out: RocksDB through the same interface, with which the issue compares point reads. Delivery alone, which
-//! would have nothing left to deliver: its figures are those within the mix.
+//! Left out: RocksDB through the same interface, with which the issue compares point reads. The release before this
+//! issue: `froglet bench wire --froglet PATH` is run with each. Delivery alone, which would soon have nothing left to
+//! deliver: its figures are those within the mix.
 
 mod accesses;
 mod engines;
@@ -94,7 +95,7 @@ pub fn run(args: &Args) -> Result<Report> {
     for (name, measured) in EXPERIMENTS.iter().filter(|(name, _)| args.wants(name)) {
         measured(&bench, &mut report).with_context(|| (*name).to_owned())?;
     }
-    verdicts::add(&mut report, bench.few());
+    verdicts::add(&mut report, bench.few(), bench.most());
     figures::write(bench.pictures, "skeena", &report)?;
     Ok(report)
 }

@@ -8,7 +8,9 @@
 //! ```
 //! Logs are on tmpfs, so that no device is in the way. By our design (docs/notes/2026-11-27-halves.md) the registry
 //! aborts nobody: it is asked, and never refuses. So Figure 6.5's abort rate is that of conflicts. With the
-//! registry off a transaction over both engines may see what it should not; only its speed is looked at.
+//! registry off a view of the disk is of when it first asks, and a writer is held against another time: balances of
+//! remote customers go wrong, which is what the registry is for. Only its speed is looked at. (What would go wrong
+//! with a worker's own warehouse cannot: nobody else is there.)
 
 use anyhow::{Context, Result};
 use froglet_engine::Home;
@@ -42,6 +44,8 @@ const SWITCHED: [Placement; 2] = [Placement::Disk, Placement::OptimizePayment];
 const CAPACITY: [usize; 4] = [1, 50, 500, 4096];
 /// Partitions.
 const PARTITIONS: [usize; 3] = [1, 64, 5000];
+/// One for each core of a small machine, each with a warehouse.
+const WORKERS: u16 = 2;
 /// Of every database.
 const DURABILITY: Durability = Durability::Tmpfs;
 
@@ -78,8 +82,7 @@ pub fn on_and_off(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
             let home = |table| placement.home(table);
             let db = Tpcc::create_placed(store, scale(bench), Access::Contract, home)?;
             let (name, operation) = (name.to_owned(), operation.clone());
-            let is_checked = is_on || !placement.is_over_both();
-            variants.push(Variant { name, operation, db, is_checked });
+            variants.push(Variant { name, operation, db, is_checked: is_on });
         }
         compare(bench, report, &operation, &variants, Some((ON, OFF)))?;
     }
@@ -136,13 +139,8 @@ fn of_capacity(capacity: usize) -> String {
 }
 
 fn scale(bench: &Bench<'_>) -> Scale {
-    let warehouses = i32::from(workers(bench));
+    let warehouses = i32::from(WORKERS);
     if bench.args.small { Scale::small(warehouses) } else { Scale::full(warehouses) }
-}
-
-/// One for each core of a small machine.
-fn workers(bench: &Bench<'_>) -> u16 {
-    if bench.args.small { 1 } else { 2 }
 }
 
 /// Loads every database, runs them in rounds, and checks what they leave.
@@ -158,7 +156,7 @@ fn compare(
         load::load(&variant.db)?;
     }
     let how = Run {
-        workers: workers(bench),
+        workers: WORKERS,
         warm_up: bench.measure.div_f64(5.0),
         measure: bench.measure,
         profile: false,

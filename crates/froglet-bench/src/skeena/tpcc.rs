@@ -15,6 +15,7 @@ use std::fs;
 
 use anyhow::{Context, Result};
 
+use super::micro::REFUSED;
 use super::placement::Placement;
 use super::servers::{self, Cache, Commit, POSTGRES, Server};
 use super::{Bench, clients};
@@ -31,7 +32,7 @@ use crate::tpccd::transactions::{Mix, Session};
 use crate::wire::conditions;
 
 /// Table 6.1, as reports have it.
-pub const ABORTS: &str = "table 6.1: full mix, in cache";
+const ABORTS: &str = "table 6.1: full mix, in cache";
 /// Types that are also run alone.
 const ALONE: [Kind; 4] = [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::StockLevel];
 /// Bytes of a warehouse as it is loaded, with its indexes, and of items; a hundredth of it where it is small.
@@ -186,7 +187,7 @@ fn measure(
 fn add(report: &mut Report, name: &str, operation: &str, only: Option<Kind>, round: &Round) {
     report.add(name, operation, "throughput", round.per_second(), "1/s");
     report.add(name, operation, "p95", round.all().quantile_us(0.95), "µs");
-    report.add(name, operation, "refused and run again", round.refused_percent(), "%");
+    report.add(name, operation, REFUSED, round.refused_percent(), "%");
     if only.is_none() {
         for kind in KINDS {
             let of_kind = round.of(kind);
@@ -238,7 +239,7 @@ fn add_aborts(bench: &Bench<'_>, report: &mut Report) -> Result<()> {
     let mut table = format!("Table 6.1: aborts of all tries, {operation}\n\n");
     for placement in Placement::ALL {
         let name = placement.name();
-        let Some(percent) = report.value(name, &operation, "refused and run again") else {
+        let Some(percent) = report.value(name, &operation, REFUSED) else {
             continue;
         };
         report.add(name, ABORTS, "aborts", percent, "%");
