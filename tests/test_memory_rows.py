@@ -8,6 +8,8 @@ server says of itself.
 import psycopg
 import pytest
 
+from support.processes import wait_until
+
 LIMIT_MB = 320
 # Of the limit: batches on their way, and pages that the allocator keeps for a moment, are on no account.
 HELD_TIMES = 1.25
@@ -99,3 +101,42 @@ def test_a_transaction_that_is_refused_gives_everything_back(limited):
             assert_bounded(limited, "after a refusal")
             c.execute("insert into t select g, repeat('x', 1000) from generate_series(1, 20000) g")
             c.execute("delete from t")
+
+
+def rows_mb(connection):
+    sql = "select memory_bytes >> 20 from froglet.engines where engine = 'memory'"
+    return connection.execute(sql).fetchone()[0]
+
+
+# What an idle session has done with the table, which it then remembers.
+USES = {
+    "a query": lambda c: [c.execute("select count(*) from t"), c.execute("select 1")],
+    "a prepared statement": lambda c: [c.execute("select * from t where id = %s", [i], prepare=True) for i in range(9)],
+    "a statement under a name": lambda c: c.execute("prepare p as select sum(id) from t where id < 9; execute p"),
+    "a cursor that is closed": lambda c: c.execute("begin; declare k cursor for select * from t; fetch 5 from k; commit"),
+    "a write": lambda c: [c.execute("update t set s = 'x' where id = %s", [i]) for i in range(9)],
+    "a block that is open": lambda c: [c.execute("begin"), c.execute("select count(*) from t")],
+}
+
+
+@pytest.mark.parametrize("gone", ["drop table t", "truncate t", "alter table t set access method disk"])
+def test_idle_sessions_keep_no_rows_that_are_gone(froglet, gone):
+    with froglet.connect() as c:
+        empty = rows_mb(c)
+        c.execute("create table t (id int primary key, s text)")
+        c.execute("insert into t select g, repeat('x', 300) from generate_series(1, 60000) g")
+        sessions = [froglet.connect() for _ in USES]
+        for session, use in zip(sessions, USES.values()):
+            use(session)
+        full = rows_mb(c)
+        assert full > empty + 20
+        c.execute(gone)
+        wait_until(lambda: rows_mb(c) < empty + (full - empty) // 10, "the rows' memory comes back")
+        for session, name in zip(sessions, USES):
+            assert session.execute("select 7").fetchone() == (7,), name
+        if not gone.startswith("drop"):
+            # What it has prepared is planned again.
+            count = 0 if gone.startswith("truncate") else 8
+            assert sessions[2].execute("execute p").fetchone() == ((36,) if count else (None,))
+        for session in sessions:
+            session.close()

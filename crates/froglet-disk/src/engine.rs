@@ -618,6 +618,12 @@ impl Beside for DiskEngine {
         drop(applying);
     }
 
+    fn retain_indexes(&self, space: SpaceId, known: &[IndexId]) {
+        let Ok(found) = self.core.space(space) else { return };
+        let all: Vec<IndexId> = found.indexes.read().iter().map(|index| index.id()).collect();
+        all.into_iter().filter(|id| !known.contains(id)).for_each(|id| self.drop_index(space, id));
+    }
+
     fn drop_index(&self, space: SpaceId, index: IndexId) {
         let Ok(space) = self.core.space(space) else { return };
         let applying = self.core.begin_applying();

@@ -89,7 +89,7 @@ fn spaces_of(
             columns.push(ColumnSpec { id: column.id, ty: column.ty, missing });
         }
         space.declare(&columns);
-        entry.indexes.iter().for_each(|spec| drop(space.make_index(spec)));
+        entry.indexes.iter().for_each(|spec| drop(space.recover_index(spec)));
         space.raise(entry.next);
         space.rows.store(entry.rows, Ordering::Relaxed);
         space.bytes.store(entry.bytes, Ordering::Relaxed);
@@ -177,7 +177,7 @@ impl Replay<'_> {
                 };
                 let spec = serde_json::from_slice(&definition).map_err(what)?;
                 if let Some(space) = self.spaces.get(&space) {
-                    space.make_index(&spec);
+                    space.recover_index(&spec);
                 }
             }
             Entry::DropIndex { space, index } => {

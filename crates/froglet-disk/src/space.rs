@@ -101,6 +101,15 @@ impl Space {
 
     /// The index of a spec, made here if it is not there.
     pub fn make_index(&self, spec: &IndexSpec) -> Arc<Index> {
+        self.index_of(spec, false)
+    }
+
+    /// The same of one that was declared before the start: what was entered into it is in the store, or in the log.
+    pub fn recover_index(&self, spec: &IndexSpec) -> Arc<Index> {
+        self.index_of(spec, true)
+    }
+
+    fn index_of(&self, spec: &IndexSpec, is_recovered: bool) -> Arc<Index> {
         // In this order, as a checkpoint.
         let columns = self.columns.read();
         let mut indexes = self.indexes.write();
@@ -114,6 +123,7 @@ impl Space {
             spec: spec.clone(),
             prefix: keys::index(self.id, spec.id),
             wanted: Wanted::new(parts),
+            is_recovered,
             entries: Mutex::default(),
         });
         indexes.push(Arc::clone(&index));
@@ -216,6 +226,8 @@ pub(crate) struct Index {
     pub prefix: [u8; 8],
     /// The columns of its key.
     wanted: Wanted,
+    /// It was declared before the start.
+    pub is_recovered: bool,
     /// As in the store, and how many writes have put each.
     entries: Mutex<BTreeMap<Box<[u8]>, u32>>,
 }

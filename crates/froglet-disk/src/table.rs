@@ -341,6 +341,10 @@ impl Table for DiskTable {
         None
     }
 
+    fn has_recovered(&self, index: usize) -> bool {
+        self.indexes[index].is_recovered
+    }
+
     fn index_row(
         &self,
         txn: &mut dyn EngineTxn,

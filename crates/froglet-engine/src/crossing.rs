@@ -76,6 +76,8 @@ pub trait Beside: Send + Sync + 'static {
     fn drop_column(&self, space: SpaceId, column: ColumnId);
     /// As [`Engine::drop_index`].
     fn drop_index(&self, space: SpaceId, index: IndexId);
+    /// As [`Engine::retain_indexes`].
+    fn retain_indexes(&self, space: SpaceId, known: &[IndexId]);
     /// Begins a transaction's part.
     fn begin(&self, id: TxnId) -> Box<dyn BesideTxn>;
     /// The newest timestamp of its timeline.

@@ -622,6 +622,11 @@ pub trait Table: Send + Sync {
     /// `index_block` for each block. Until the build is loaded or dropped nobody enters anything
     /// into the index. `None` where the index has entries, or another build is under way.
     fn build_index(self: Arc<Self>, index: usize) -> Option<Box<dyn IndexBuild>>;
+    /// Whether recovery has found all entries of the index at this layout position, which needs no build then.
+    fn has_recovered(&self, index: usize) -> bool {
+        let _ = index;
+        false
+    }
 
     /// Carry-over at commit: for a row that `txn` wrote under an older layout, enters the keys
     /// of its own version into the indexes at these layout positions.
@@ -778,6 +783,10 @@ pub trait Engine: Send + Sync + 'static {
     fn drop_column(&self, space: SpaceId, column: ColumnId);
     /// Forgets an index. No snapshot may need it any more.
     fn drop_index(&self, space: SpaceId, index: IndexId);
+    /// After recovery: forgets the indexes of a space but these, which nobody else knows.
+    fn retain_indexes(&self, space: SpaceId, known: &[IndexId]) {
+        let _ = (space, known);
+    }
 
     /// Begins a transaction with a read view at the present. Ids are the caller's and unique.
     fn begin(&self, id: TxnId) -> Box<dyn EngineTxn>;

@@ -787,6 +787,11 @@ impl Catalog {
 
     /// Frees what no snapshot needs any more: columns, indexes, spaces, flips, catalog versions.
     pub(crate) fn collect_garbage(&self) {
+        let has_older = !self.history.read().is_empty();
+        if has_older && self.latest.load().ts >= self.engine().now() {
+            // Nobody has committed since: without that every view would be as old as the change.
+            self.engine().barrier();
+        }
         let oldest = self.engine().oldest_snapshot();
         self.release_lazies(oldest);
         self.end_moves(oldest);

@@ -281,12 +281,13 @@ pub(crate) fn outrun(txn: &Transaction) -> SchemaError {
     }
 }
 
-/// Builds every index of tables, which recovery leaves to do: the largest tables first, on as many threads
+/// Builds the indexes of tables that recovery leaves to be built: the largest tables first, on as many threads
 /// as there are cores. Those that could not be, by row spaces.
 pub fn rebuild_indexes(tables: &[Arc<dyn Table>]) -> Vec<(SpaceId, SchemaError)> {
     let mut jobs: Vec<(&Arc<dyn Table>, usize)> = Vec::new();
     for table in tables {
-        jobs.extend((0..table.layout().indexes.len()).map(|position| (table, position)));
+        let positions = 0..table.layout().indexes.len();
+        jobs.extend(positions.filter(|at| !table.has_recovered(*at)).map(|at| (table, at)));
     }
     jobs.sort_by_key(|(table, _)| std::cmp::Reverse(table.block_count()));
     let next = AtomicUsize::new(0);
@@ -321,12 +322,15 @@ fn rebuild_unique(table: &Arc<dyn Table>, position: usize) -> Result<(), SchemaE
     ))
 }
 
-/// Fills an index after a restart; pairs of newest rows that share a key of a unique one.
+/// Fills an index after a restart, if recovery has not; pairs of newest rows that share a key of a unique one.
 pub fn rebuild_index(
     table: &Arc<dyn Table>,
     position: usize,
 ) -> Result<Vec<(RowId, RowId)>, SchemaError> {
     let mut duplicates = Vec::new();
+    if table.has_recovered(position) {
+        return Ok(duplicates);
+    }
     match build_at_once(table, position, &mut duplicates) {
         // What fitted before the restart fits now, if more slowly.
         Ok(false) | Err(EngineError::MemoryLimit { .. }) => {

@@ -133,6 +133,13 @@ impl Engine for Joint {
         }
     }
 
+    fn retain_indexes(&self, space: SpaceId, known: &[IndexId]) {
+        match self.is_beside(space) {
+            true => self.beside.retain_indexes(space, known),
+            false => self.anchor.retain_indexes(space, known),
+        }
+    }
+
     fn drop_index(&self, space: SpaceId, index: IndexId) {
         match self.is_beside(space) {
             true => self.drop_beside(move |beside| beside.drop_index(space, index)),

@@ -28,6 +28,8 @@ pub(super) fn load(
                         continue;
                     }
                 };
+                let indexes: Vec<_> = def.indexes.iter().map(|index| index.spec.id).collect();
+                engine.retain_indexes(def.space, &indexes);
                 tables.push(Arc::clone(&table));
                 engine.set_dictionaries(def.space, def.dictionaries());
                 let version = TableVersion::new(def, Ts(1), table);
