@@ -361,3 +361,34 @@ def test_rows_that_were_left_give_their_memory_back(start):
         assert connection.execute(memory).fetchone()[0] > before + (50 << 20)
         server.psql("alter table t set access method disk")
         wait_until(lambda: connection.execute(memory).fetchone()[0] < before + (25 << 20), "memory is given back")
+
+
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("mode", ["eager", "lazy"])
+def test_what_was_kept_of_a_dropped_column_stays_where_it_was(froglet, mode, together):
+    """And nobody promises it any more."""
+    with froglet.connect() as connection:
+        connection.execute("create table t (id int primary key, s text); insert into t values (1, 'a'), (2, 'b')")
+        connection.execute(f"set froglet.revert_retention = '1h'; set froglet.migration = {mode}")
+        connection.execute("begin")
+        connection.execute("alter table t drop column s")
+        if not together:
+            connection.execute("commit")
+        last = "select id, kept_columns, kept_until is null from froglet.schema_changes order by id desc limit 1"
+        if not together:
+            [drop, kept, _] = connection.execute(last).fetchone()
+            assert kept == 1
+        connection.execute("alter table t set access method disk")
+        if together:
+            connection.execute("commit")
+            drop = connection.execute(last).fetchone()[0]
+        kept = connection.execute("select kept_columns, kept_until is null from froglet.schema_changes where id = %s", [drop])
+        assert kept.fetchone() == (0, True)
+        if not together:
+            move = connection.execute(last).fetchone()[0]
+            connection.execute(f"select froglet.revert_migration({move})")
+        plan = connection.execute(f"select lossless, loss from froglet.revert_plan({drop})").fetchall()
+        assert any(not lossless and "no longer stored" in loss for lossless, loss in plan), plan
+        with pytest.raises(psycopg.Error) as refused:
+            connection.execute(f"select froglet.revert_migration({drop})")
+        assert "lossy" in str(refused.value)

@@ -9,10 +9,12 @@
 //! cut off from behind. (No key is the beginning of another one, `froglet_engine::key`: so entries are in the order of keys.)
 
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{EngineError, IndexId, RowId, SpaceId, SqlState};
+use froglet_engine::{EngineError, Home, IndexId, RowId, SpaceId, key};
 
 /// The longest key of an index.
-pub(crate) const KEY_BYTES_MAX: usize = 32 << 10;
+pub(crate) fn longest_key() -> usize {
+    Home::Disk.longest_key().expect("there is a longest one on disk")
+}
 
 pub(crate) fn row(space: SpaceId, rid: RowId) -> [u8; 12] {
     let mut key = [0; 12];
@@ -78,16 +80,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 
 /// Refuses a key that is too long to be looked for.
 pub(crate) fn check(key: &[u8]) -> Result<(), EngineError> {
-    if key.len() <= KEY_BYTES_MAX {
-        return Ok(());
-    }
-    Err(EngineError::Refused {
-        state: SqlState::PROGRAM_LIMIT_EXCEEDED,
-        message: format!(
-            "index row size {} exceeds maximum {KEY_BYTES_MAX} of tables on disk: index a hash or the first part of the value",
-            key.len()
-        ),
-    })
+    key::check_length(key, Home::Disk)
 }
 
 #[cfg(test)]

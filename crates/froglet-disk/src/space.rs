@@ -288,7 +288,7 @@ impl Index {
     /// Where the entries of a range of keys are; all there are not in it.
     pub fn bounds(&self, range: &KeyRange) -> (Vec<u8>, Vec<u8>) {
         // No key is longer, so the beginning of one that is bounds the same.
-        let most = keys::KEY_BYTES_MAX + 1;
+        let most = keys::longest_key() + 1;
         let with = |key: &[u8], rest: &[u8]| {
             [&self.prefix[..], &key[..key.len().min(most)], rest].concat()
         };

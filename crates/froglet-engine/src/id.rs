@@ -104,6 +104,14 @@ impl Home {
         Home::ALL.into_iter().find(|home| home.name() == name)
     }
 
+    /// The longest key of an index there, in bytes.
+    pub fn longest_key(self) -> Option<usize> {
+        match self {
+            Home::Memory => None,
+            Home::Disk => Some(32 << 10),
+        }
+    }
+
     /// The row space of this number there.
     pub fn space(self, number: u32) -> SpaceId {
         assert!(number < Home::DISK_BIT, "row spaces have numbers below 2^31");

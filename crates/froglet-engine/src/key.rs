@@ -26,7 +26,8 @@ use arrow_array::{
 };
 use arrow_buffer::{IntervalMonthDayNano, NullBuffer};
 
-use crate::id::ColumnId;
+use crate::error::{EngineError, SqlState};
+use crate::id::{ColumnId, Home};
 use crate::layout::{KeyPart, NullKeys};
 use crate::numeric;
 use crate::value::{ColumnType, Interval, Value};
@@ -49,6 +50,21 @@ pub fn encode<'v, 'p>(
         encode_part(&mut key, value, part);
     }
     key
+}
+
+/// Refuses a key that is too long for an index of a table there.
+pub fn check_length(key: &[u8], home: Home) -> Result<(), EngineError> {
+    match home.longest_key() {
+        Some(most) if key.len() > most => Err(EngineError::Refused {
+            state: SqlState::PROGRAM_LIMIT_EXCEEDED,
+            message: format!(
+                "index row size {} exceeds maximum {most} of tables on {}: index a hash or the first part of the value",
+                key.len(),
+                home.name()
+            ),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Whether SQL takes two values of one type for one, NULL for NULL: whether their keys are the same [K1].

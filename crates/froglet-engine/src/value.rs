@@ -99,6 +99,11 @@ impl Interval {
 }
 
 impl ColumnType {
+    /// Whether its values have no bound but memory.
+    pub fn may_be_long(self) -> bool {
+        matches!(self, ColumnType::Text | ColumnType::Bytes | ColumnType::Numeric)
+    }
+
     /// The Arrow type of this column in a batch.
     pub fn arrow(self) -> DataType {
         match self {

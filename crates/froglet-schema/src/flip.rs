@@ -177,11 +177,15 @@ impl Catalog {
         let is_revert = changes.notes.is_revert();
         for migration in &migrations {
             // What does not hold of rows that are no more, or is not demanded any more, keeps nobody from committing.
-            if is_revert || changes.keep(migration.table_id, migration.space()) {
+            let keep = changes.keep(migration.table_id, migration.space());
+            let follow = changes.follow_out_of(migration.table_id, migration.space());
+            if is_revert || keep || follow {
                 let changed = changes.objects.get(&migration.table_id).filter(|_| !is_revert);
                 let table = changed.and_then(|changed| changed.as_ref()?.table());
                 let is_asked = |step: &Step| {
-                    table.is_none_or(|table| step.is_demanded_by(&table.def))
+                    // Keys are asked where the rows are.
+                    (!follow || matches!(step.kind, StepKind::Verify { .. }))
+                        && table.is_none_or(|table| step.is_demanded_by(&table.def))
                         && !changes.have_left(step)
                 };
                 migration.verify_at_flip(&is_asked)?;

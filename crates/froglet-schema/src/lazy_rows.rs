@@ -554,6 +554,11 @@ impl LazyRows {
 
     /// Whether there was a row made of this one at the commit.
     pub(crate) fn has_made(&self, source: RowId) -> Result<bool, SchemaError> {
+        if self.query.copies().is_some() {
+            let (at, mut row) = (self.at(), Row::new());
+            let is_there = self.source.table.read_row(&at, source, &self.inputs, &mut row);
+            return Ok(is_there && self.append_others(&at, &mut row));
+        }
         Ok(self.rows_made(&self.at(), &[source])?[0].is_some())
     }
 

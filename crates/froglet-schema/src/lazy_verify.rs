@@ -12,7 +12,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int32Type, Int64Type};
 use arrow_array::{Array, BooleanArray, RecordBatch};
 use arrow_schema::DataType;
-use froglet_engine::{ColumnId, ColumnType, SqlState, Value, batch};
+use froglet_engine::{ColumnId, ColumnType, Home, KeyPart, SqlState, Value, batch, key};
 use froglet_txn::Transaction;
 
 use crate::apply::Scope;
@@ -22,6 +22,7 @@ use crate::def::{ForeignKeyDef, ObjectId, TableDef};
 use crate::edit::{Demand, Edited, Work};
 use crate::error::SchemaError;
 use crate::lazy::LazyMigration;
+use crate::rows::row_at;
 use crate::step::{Step, StepKind, positions};
 
 impl Catalog {
@@ -57,14 +58,26 @@ impl Catalog {
         checks.sort_by_key(|(table, _)| *table);
         for (table, check) in checks {
             self.store.lock(txn, table, scope.limits).await?;
-            let def = scope.table(table)?.def.clone();
-            let rows = self.open_table(&def)?;
-            let source = positions(&*rows, check.inputs());
-            let kind = StepKind::Verify { source, check, demand: Demand::Change };
-            let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
-            self.run_step(txn, scope, &def, step).await?;
-            scope.view = self.view(txn);
+            self.verify_rows(txn, scope, table, check).await?;
         }
+        Ok(())
+    }
+
+    /// Looks at all rows of a table that is held, and at those that change until the commit.
+    pub(crate) async fn verify_rows(
+        &self,
+        txn: &mut Transaction,
+        scope: &mut Scope<'_>,
+        table: ObjectId,
+        check: Arc<dyn Check>,
+    ) -> Result<(), SchemaError> {
+        let def = scope.table(table)?.def.clone();
+        let rows = self.open_table(&def)?;
+        let source = positions(&*rows, check.inputs());
+        let kind = StepKind::Verify { source, check, demand: Demand::Change };
+        let step = Step::new(kind, rows, txn.savepoint(), self.engine().clone());
+        self.run_step(txn, scope, &def, step).await?;
+        scope.view = self.view(txn);
         Ok(())
     }
 }
@@ -93,6 +106,70 @@ impl Check for Succeeds {
     fn violation(&self, row: &[Value]) -> SchemaError {
         let failed = self.query.eval(&batch::batch_of(&self.types, &[row.to_vec()]));
         failed.err().unwrap_or_else(|| not_lazily("Its query failed for a row"))
+    }
+}
+
+/// That the keys of a table's indexes are not too long for a table elsewhere.
+pub(crate) struct KeysFit {
+    home: Home,
+    columns: Vec<ColumnId>,
+    types: Vec<ColumnType>,
+    /// Of each index: the places among the columns, and how they are encoded.
+    keys: Vec<Vec<(usize, KeyPart)>>,
+}
+
+impl KeysFit {
+    /// The check, if there are keys of which that is not known by their types.
+    pub fn of(def: &TableDef, home: Home) -> Option<KeysFit> {
+        home.longest_key()?;
+        let layout = def.layout();
+        let ty = |id: ColumnId| layout.position(id).map(|at| layout.columns[at].ty);
+        let is_long = |part: &KeyPart| ty(part.column).is_none_or(ColumnType::may_be_long);
+        let long = layout.indexes.iter().filter(|index| index.key.iter().any(is_long));
+        let (mut columns, mut keys) = (Vec::new(), Vec::new());
+        for index in long {
+            let mut key = Vec::with_capacity(index.key.len());
+            for part in &index.key {
+                let known = columns.iter().position(|column| *column == part.column);
+                let at = known.unwrap_or_else(|| {
+                    columns.push(part.column);
+                    columns.len() - 1
+                });
+                key.push((at, *part));
+            }
+            keys.push(key);
+        }
+        let types = columns.iter().filter_map(|id| ty(*id)).collect();
+        (!keys.is_empty()).then_some(KeysFit { home, columns, types, keys })
+    }
+
+    fn look(&self, row: &[Value]) -> Result<(), SchemaError> {
+        // Encoded they may be twice as long, and a little more.
+        let bytes: usize = row.iter().map(Value::heap_bytes).sum();
+        if self.home.longest_key().is_some_and(|most| 2 * bytes + 64 * row.len() <= most) {
+            return Ok(());
+        }
+        for parts in &self.keys {
+            let values = parts.iter().map(|(at, _)| &row[*at]);
+            let key = key::encode(values, parts.iter().map(|(_, part)| part));
+            key::check_length(&key, self.home)?;
+        }
+        Ok(())
+    }
+}
+
+impl Check for KeysFit {
+    fn inputs(&self) -> &[ColumnId] {
+        &self.columns
+    }
+
+    fn eval(&self, batch: &RecordBatch) -> Result<BooleanArray, SchemaError> {
+        let fits = |at| self.look(&row_at(batch.columns(), &self.types, at)).is_ok();
+        Ok((0..batch.num_rows()).map(fits).collect::<Vec<bool>>().into())
+    }
+
+    fn violation(&self, row: &[Value]) -> SchemaError {
+        self.look(row).err().unwrap_or_else(|| not_lazily("A key of it is too long"))
     }
 }
 
@@ -170,6 +247,10 @@ pub(crate) fn implied(
                     return Err(not_lazily("A deferrable key is asked of rows that are there"));
                 }
                 let columns: Vec<ColumnId> = index.spec.key.iter().map(|p| p.column).collect();
+                let one = TableDef { indexes: vec![index.clone()], ..edited.def.clone() };
+                if lazy.state().is_move() && KeysFit::of(&one, one.space.home()).is_some() {
+                    return Err(not_lazily("Its keys may be too long for a table on disk"));
+                }
                 if index.spec.unique && !lazy.is_unique(&columns) {
                     return Err(not_lazily(format!(
                         "Nothing says that the keys of \"{}\" differ in what the table is made of",

@@ -82,6 +82,14 @@ impl Changes {
         }
     }
 
+    /// Whether a table's rows are to follow out of a space after the commit.
+    pub fn follow_out_of(&self, table: ObjectId, space: SpaceId) -> bool {
+        let lazily = self.lazies.get(&table).filter(|lazy| lazy.state().is_move());
+        lazily.is_some_and(|lazy| {
+            lazy.state().def.source.space == space && self.keep(table, lazy.course().space)
+        })
+    }
+
     /// Whether a foreign key is looked after where its parents have been, and are no more: another step does so where
     /// they are.
     pub(crate) fn have_left(&self, step: &Step) -> bool {

@@ -233,3 +233,60 @@ M> merge into t using (values (3, 5), (5, 50)) n (id, v) on t.id = n.id when mat
     MERGE 2
 M> select * from t order by id
     1|10, 2|20, 5|50
+
+== keys that are too long for a table on disk are looked at before
+setup> create table t (id int primary key, big text); create index on t (big)
+setup> insert into t values (1, 'a'), (2, repeat(md5('x'), 2000)), (3, 'c')
+M> set froglet.migration = lazy
+M> alter table t set access method disk
+    ERROR 54000
+M> delete from t where id = 2
+M> begin
+M> alter table t set access method disk
+W> update t set big = repeat(md5('y'), 2000) where id = 3
+    UPDATE 1
+M> commit
+    ERROR 54000
+M> update t set big = 'c' where id = 3
+W> begin
+W> update t set big = repeat(md5('z'), 2000) where id = 1
+M> set froglet.migration_delay = '1h'
+M> alter table t set access method disk
+    ALTER TABLE
+W> commit
+    ERROR 54000
+M> insert into t values (4, repeat(md5('z'), 2000))
+    ERROR 54000
+M> select * from t order by id
+    1|a, 3|c
+M> begin
+M> alter table t set access method memory
+M> create index on t (big, id)
+M> commit
+    COMMIT
+M> begin
+M> alter table t set access method disk
+M> create index on t (id, big)
+    ERROR 0A000
+M> rollback
+M> drop index t_big_idx, t_big_id_idx
+M> insert into t values (4, repeat(md5('z'), 2000))
+M> alter table t set access method disk
+    ALTER TABLE
+
+== moved twice, or made and moved, by one transaction
+setup> create table t (id int primary key, v int); insert into t values (1, 10)
+M> set froglet.migration = lazy
+M> begin
+M> alter table t set access method disk
+M> savepoint s
+M> alter table t set access method memory
+    ERROR 0A000: t
+M> rollback to s
+M> commit
+    COMMIT
+M> begin
+M> create table n as select * from t
+M> alter table n set access method disk
+    ERROR 0A000: n
+M> rollback

@@ -15,14 +15,16 @@
 //!     parent, or changed its key, has asked children where they are no more, and runs again.
 //! G2: what other statements of the transaction demanded of the old rows before they moved is demanded of the new ones.
 //! G3: lazily, the table is elsewhere at once and its rows follow (`lazy_rows.rs`): the source is the table itself, under
-//!     the definition that it had. What the new space demands of rows the old one did already; what else the
-//!     transaction asked of them keeps it from moving them so ([`Catalog::move_hindrance`]).
+//!     the definition that it had. What the new space demands of rows the old one did already, but for the length of
+//!     keys, which is looked at; what else the transaction asked of them keeps it from moving them so
+//!     ([`Catalog::move_hindrance`]).
 
 use super::*;
 use crate::change::{LazyQuery, Made, RowQuery};
 use crate::def::{ConstraintDef, ConstraintKind, ForeignKeyDef};
 use crate::eager::copy::Copy;
 use crate::lazy::LazyDef;
+use crate::lazy_verify::KeysFit;
 use arrow_array::RecordBatch;
 use froglet_engine::Home;
 
@@ -77,6 +79,15 @@ impl Catalog {
         self.fill_own_columns(txn, &mut scope, &[id]).await?;
         let base = scope.table(id)?.clone();
         let lazily = lazily && self.has_rows(&base.def);
+        if let Some(lazy) = self.lazy_of(&base.def).filter(|lazy| !lazy.is_live()) {
+            lazy.state().outgrow();
+            return Err(SchemaError::refused(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                format!("table \"{}\" cannot be moved before its rows are there", base.def.name),
+            )
+            .with_detail("The same transaction moves it, or makes it, lazily.")
+            .with_hint("Commit first, or set froglet.migration to eager before."));
+        }
         let locked = self.store.lock(txn, id, scope.limits).await?;
         let children = self.children_of(txn, &scope, &base.def).await?;
         let mut def = base.def.clone();
@@ -88,7 +99,7 @@ impl Catalog {
         self.engine().set_dictionaries(def.space, def.dictionaries());
 
         let rows = match lazily {
-            true => self.move_lazily(txn, &scope, &base, &def).await?,
+            true => self.move_lazily(txn, &mut scope, &base, &def).await?,
             false => self.move_eagerly(txn, &scope, (&base.def, locked), &def).await?,
         };
         let changes = &mut local_mut(txn).changes;
@@ -150,10 +161,13 @@ impl Catalog {
     async fn move_lazily(
         &self,
         txn: &mut Transaction,
-        scope: &Scope<'_>,
+        scope: &mut Scope<'_>,
         base: &TableVersion,
         def: &TableDef,
     ) -> Result<u64, SchemaError> {
+        if let Some(check) = KeysFit::of(&base.def, def.space.home()) {
+            self.verify_rows(txn, scope, def.id, Arc::new(check)).await?;
+        }
         let (source, was) = self.lazy_source(base, scope.limits)?;
         let query = Whole::of(&was);
         let lazily = LazyDef {

@@ -8,6 +8,7 @@
 //!   the table is gone                 40001: the transaction runs again
 //! ```
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -239,7 +240,8 @@ impl Catalog {
         }
         if to.made.is_move() {
             // What it has held, and left as it was, others have left as it was.
-            for rid in rows.iter().filter(|rid| !changes.iter().any(|(source, _)| source == *rid)) {
+            let changed: HashSet<RowId> = changes.iter().map(|(source, _)| *source).collect();
+            for rid in rows.iter().filter(|rid| !changed.contains(rid)) {
                 if let Some(place) = to.made.place_of(*rid)?
                     && to.made.is_changed_since(place, Ts(flip.0 - 1))
                 {

@@ -4,8 +4,8 @@
 use froglet_engine::ColumnId;
 use froglet_schema::def::Timing;
 use froglet_schema::{
-    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, SequenceDef, TableDef,
-    TableVersion,
+    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, KeptColumn, SequenceDef,
+    TableDef, TableVersion,
 };
 
 use super::constraints::{index_of, index_text};
@@ -537,9 +537,11 @@ fn migrations(scope: &QueryScope, rows: &mut Rows) {
 
 fn schema_changes(scope: &QueryScope, rows: &mut Rows) {
     let changes = scope.session.schema_changes();
-    let is_seen = scope.session.is_superuser();
+    let (is_seen, tables) = (scope.session.is_superuser(), &scope.catalog.tables);
     for change in &changes {
-        let keeps = !change.kept.is_empty();
+        // What was kept beside rows that have gone elsewhere since is gone.
+        let is_there = |kept: &&KeptColumn| tables.values().any(|t| t.def.space == kept.space);
+        let kept = change.kept.iter().filter(is_there).count();
         row!(rows;
             id: change.id,
             migrations: change.migrations.iter().map(|id| *id as i64).collect::<Vec<_>>(),
@@ -550,8 +552,8 @@ fn schema_changes(scope: &QueryScope, rows: &mut Rows) {
             },
             reverts: change.reverts,
             reverted_by: crate::revert::reverted_by(&changes, change.id),
-            kept_columns: change.kept.len(),
-            kept_until: if keeps { V::Time(change.kept_until_us) } else { V::Null },
+            kept_columns: kept,
+            kept_until: if kept > 0 { V::Time(change.kept_until_us) } else { V::Null },
         );
     }
 }

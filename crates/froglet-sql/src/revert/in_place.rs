@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use froglet_engine::{ColumnId, Dictionary, Value};
 use froglet_schema::{
     ColumnDef, ConstraintDef, ConstraintKind, IndexDef, KeptColumn, ObjectChange, ObjectDef,
-    SequenceDef, SqlType, TableDef, TableVersion,
+    ObjectId, SequenceDef, SqlType, TableDef, TableVersion,
 };
 
 use super::{Phase, Planner, Step, probe, table, text};
@@ -299,6 +299,17 @@ impl<'a> Planner<'a> {
         self.sql(Phase::Columns, sql);
     }
 
+    /// Whether a table's rows have gone elsewhere with the change, or since; what was kept beside them has not.
+    fn has_moved(&self, table: ObjectId) -> bool {
+        let since = self.around.changes.iter().skip_while(|change| change.id < self.change.id);
+        let engine = |def: &Option<ObjectDef>| match def {
+            Some(ObjectDef::Table(def)) => Some(def.engine.clone()),
+            _ => None,
+        };
+        let mut objects = since.filter_map(|change| change.object(table));
+        objects.any(|object| engine(&object.before) != engine(&object.after))
+    }
+
     /// A column that the change has dropped comes back.
     fn restore_column(
         &mut self,
@@ -340,8 +351,9 @@ impl<'a> Planner<'a> {
         } else {
             let text = text::column(column, before);
             let step = Step::of(format!("ALTER TABLE {name} ADD COLUMN {text}"));
-            // Its rows have all been written since.
-            let step = match now.id == before.id && now.space != before.space {
+            // Its rows have all been written since: it was emptied.
+            let is_emptied = now.id == before.id && now.space != before.space;
+            let step = match is_emptied && !self.has_moved(before.id) {
                 true => step,
                 false => step.losing(format!(
                     "the values of dropped column \"{}\" of \"{}\", which are no longer stored",
