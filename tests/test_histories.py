@@ -1,7 +1,8 @@
 """What clients see while schema changes run is what their isolation level allows.
 
 Clients append to lists and read them, by key and by scan, while the table of the lists is rewritten,
-indexed, copied, grouped, split and joined under them; the history goes to a checker of Adya's anomalies
+indexed, copied, grouped, split and joined under them. Half of the lists are in a table in memory and half in one on disk,
+until each is moved to the other place: transactions are over both. The history goes to a checker of Adya's anomalies
 (`support/histories.py`). REPEATABLE READ is checked as snapshot isolation, every level with real time: what
 was answered is seen by whoever begins afterwards.
 
@@ -92,10 +93,14 @@ SWAP = ["alter table lists_new add primary key (k)", "drop table lists",
 # Each is one transaction, and leaves a table that the others work on.
 CHANGES = [
     ["alter table lists drop column if exists n, alter column v type text using v || ''"],
+    ["alter table lists set access method disk"],
+    ["alter table others set access method memory"],
     ["alter table lists drop column if exists n,"
      " add column n integer generated always as (length(v)) stored"],
     ["drop index if exists lists_v", "create index lists_v on lists (v)"],
     ["alter table lists drop constraint if exists not_empty, add constraint not_empty check (v <> '')"],
+    ["set local froglet.migration = lazy", "alter table lists set access method memory"],
+    ["set local froglet.migration = lazy", "alter table others set access method disk"],
     ["create table lists_new as select k, v from lists", *SWAP],
     ["create table lists_new as select k, max(v) as v from lists group by k", *SWAP],
     ["create table keys as select k from lists",
@@ -119,6 +124,7 @@ def record(server, level, kill=False):
     """The history of clients under all changes, in turns; with `kill` the server is killed in the middle
     of some of them."""
     server.run("create table lists (k integer primary key, v text not null)",
+               "create table others (k integer primary key, v text not null) using disk",
                # Rows that nobody reads, so that the changes take a while.
                "insert into lists select -n, repeat('x', 20) from generate_series(1, 10000) as g (n)")
     history, keys, rng = History(), Keys(), random.Random(level)

@@ -130,14 +130,15 @@ class Appender(threading.Thread):
             self.history.note(self.process, "ok", done)
 
     def operation(self, connection, f, key, element):
+        table = "others" if key % 2 else "lists"
         if f == "append":
             connection.execute(
-                "insert into lists (k, v) values (%s, %s) on conflict (k) do update set v = lists.v || excluded.v",
+                f"insert into {table} as t (k, v) values (%s, %s) on conflict (k) do update set v = t.v || excluded.v",
                 [key, f"{element},"])
             return [f, key, element]
         # Half of the reads by key, half by a scan.
         condition = "k = %s" if self.rng.random() < 0.5 else "k + 0 = %s"
-        rows = connection.execute(f"select v from lists where {condition}", [key]).fetchall()
+        rows = connection.execute(f"select v from {table} where {condition}", [key]).fetchall()
         assert len(rows) <= 1, f"key {key} is there {len(rows)} times"
         return [f, key, [int(n) for [v] in rows for n in v.split(",")[:-1]]]
 
