@@ -4,13 +4,10 @@
 //! and counts them. Snapshot isolation, under which TPC-C is serialisable: a conflict aborts the
 //! transaction and its worker runs it again.
 
-use std::future::Future;
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, Waker};
 
 use anyhow::{Result, anyhow};
 use froglet_engine::{
@@ -18,6 +15,7 @@ use froglet_engine::{
     TxnId, Value, WriteStop, key,
 };
 use froglet_txn::{Isolation, Limits, Transaction};
+use futures::executor::block_on;
 
 use super::profile::{Op, Ops};
 use super::schema::{Index, TABLES, TableName};
@@ -320,7 +318,8 @@ impl Tx<'_> {
         let engine = db.engine();
         let seen = snapshot.map_or(Ts(0), |s| s.newest_seen());
         let lsn = match begun {
-            Begun::Managed(txn) => ready(db.store.manager.commit(*txn, &Limits::none()))?.lsn,
+            // Where files do not keep up, it waits for them.
+            Begun::Managed(txn) => block_on(db.store.manager.commit(*txn, &Limits::none()))?.lsn,
             Begun::Direct(mut txn) => {
                 txn.pre_commit();
                 txn.post_commit()?
@@ -347,14 +346,6 @@ fn part(begun: &mut Begun) -> &mut dyn EngineTxn {
         Begun::Managed(txn) => txn.part(),
         Begun::Direct(txn) => &mut **txn,
         Begun::View => unreachable!("a procedure that writes begins a writing transaction"),
-    }
-}
-
-/// The outcome of a future that has nothing to wait for: without a commit hook, a commit does not.
-fn ready<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(outcome) => outcome,
-        Poll::Pending => unreachable!("without a commit hook, a commit waits for nothing"),
     }
 }
 

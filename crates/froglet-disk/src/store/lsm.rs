@@ -222,7 +222,8 @@ impl Store for LsmStore {
         let mut number = 0_u32;
         while !self.reads.are_likely() {
             // The first reads the most; of the others one in so many reads a block.
-            let goes_on = match number.is_multiple_of(KEYS_TIMED) {
+            let is_timed = number.is_multiple_of(KEYS_TIMED) || self.reads.are_suspected();
+            let goes_on = match is_timed {
                 true => self.reads.timed(&mut visit_next)?,
                 false => visit_next()?,
             };

@@ -1,19 +1,24 @@
 //! Reads that wait for a disk keep nobody else waiting.
 //!
 //! ```text
-//!   read ── no slow one lately ──▶ where the caller is, timed
-//!        └─ some were slow     ──▶ aside: who shares the caller's thread goes on elsewhere meanwhile
+//!   read ── hardly any slow ones lately ──▶ where the caller is, timed
+//!        └─ some were slow              ──▶ aside: who shares the caller's thread goes on elsewhere meanwhile
 //! ```
 //! Nobody knows before a read whether what it needs is in memory. To go aside takes longer than a read from memory, so
-//! that is done only while a read was slow a moment ago: of reads that begin to be slow, one is waited for.
+//! that is done only while more than one read of some dozens is slow: where threads are more than cores, one in
+//! hundreds is, because its thread was kept from running.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// What is not in memory takes longer, on a disk that is worth going aside for.
 const SLOW: Duration = Duration::from_millis(1);
-/// After a slow read others are likely to be.
-const LATELY: Duration = Duration::from_secs(1);
+/// A slow read counts as much as so many that are not.
+const WEIGHT: u32 = 64;
+/// From so much on reads are likely to be slow.
+const LIKELY: u32 = 4 * WEIGHT;
+/// So much at most: so many reads that are not slow, and they are not likely to be any more.
+const MOST: u32 = 8 * WEIGHT;
 
 /// Runs work so that others who share the caller's thread go on elsewhere.
 pub type Aside = fn(&mut dyn FnMut());
@@ -23,14 +28,13 @@ pub(crate) struct SlowReads {
     aside: Aside,
     /// What every read takes longer, for tests.
     delay: Duration,
-    begun: Instant,
-    /// Until when reads go aside, in nanoseconds since `begun`.
-    until_ns: AtomicU64,
+    /// Slow reads lately, weighted, less the others. Threads may miss each other's.
+    score: AtomicU32,
 }
 
 impl SlowReads {
     pub fn new(aside: Aside, delay: Duration) -> SlowReads {
-        SlowReads { aside, delay, begun: Instant::now(), until_ns: AtomicU64::new(0) }
+        SlowReads { aside, delay, score: AtomicU32::new(0) }
     }
 
     /// A read, wherever it is to be made.
@@ -41,19 +45,14 @@ impl SlowReads {
         }
     }
 
-    /// Whether a read was slow a moment ago.
+    /// Whether the next read is likely to be slow.
     pub fn are_likely(&self) -> bool {
-        let until_ns = self.until_ns.load(Ordering::Relaxed);
-        if until_ns == 0 {
-            return false;
-        }
-        let are_likely = until_ns > self.now_ns();
-        if !are_likely {
-            // The time is not asked for again, unless one has been slow meanwhile.
-            let order = Ordering::Relaxed;
-            let _ = self.until_ns.compare_exchange(until_ns, 0, order, order);
-        }
-        are_likely
+        self.score.load(Ordering::Relaxed) >= LIKELY
+    }
+
+    /// Whether one was slow a moment ago.
+    pub fn are_suspected(&self) -> bool {
+        self.score.load(Ordering::Relaxed) > 0
     }
 
     /// Work aside.
@@ -70,15 +69,13 @@ impl SlowReads {
         if !self.delay.is_zero() {
             std::thread::sleep(self.delay);
         }
+        let score = self.score.load(Ordering::Relaxed);
         if begun.elapsed() >= SLOW {
-            let until_ns = self.now_ns() + LATELY.as_nanos() as u64;
-            self.until_ns.store(until_ns, Ordering::Relaxed);
+            self.score.store((score + WEIGHT).min(MOST), Ordering::Relaxed);
+        } else if score > 0 {
+            self.score.store(score - 1, Ordering::Relaxed);
         }
         found
-    }
-
-    fn now_ns(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
@@ -96,25 +93,39 @@ mod tests {
         work();
     }
 
+    fn slow(reads: &SlowReads) {
+        reads.read(|| std::thread::sleep(SLOW));
+    }
+
     #[test]
-    fn reads_go_aside_after_a_slow_one() {
+    fn reads_go_aside_when_some_were_slow_and_come_back_when_none_is() {
         let reads = SlowReads::new(count, Duration::ZERO);
-        let slow = || {
-            std::thread::sleep(SLOW);
-            7
-        };
-        assert!(!reads.are_likely());
-        assert_eq!(reads.read(slow), 7);
-        assert_eq!(ASIDE.get(), 0, "nobody has known");
+        for _ in 0..LIKELY / WEIGHT {
+            assert_eq!(ASIDE.get(), 0, "nobody has known");
+            slow(&reads);
+        }
         assert!(reads.are_likely());
         assert_eq!(reads.read(|| 8), 8);
         assert_eq!(ASIDE.get(), 1);
+        // A read of nothing takes no millisecond, but for one whose thread is kept from running.
+        (0..10 * MOST).for_each(|_| reads.read(|| ()));
+        assert!(!reads.are_likely());
+    }
+
+    #[test]
+    fn one_in_hundreds_is_a_thread_that_was_kept_from_running() {
+        let reads = SlowReads::new(count, Duration::ZERO);
+        for _ in 0..20 {
+            slow(&reads);
+            (0..300).for_each(|_| reads.read(|| ()));
+        }
+        assert_eq!(ASIDE.get(), 0);
     }
 
     #[test]
     fn a_delay_is_a_slow_read() {
         let reads = SlowReads::new(count, SLOW);
-        assert_eq!(reads.read(|| 1) + reads.read(|| 2), 3);
+        assert_eq!((0..LIKELY / WEIGHT + 1).map(|n| reads.read(|| n)).sum::<u32>(), 10);
         assert_eq!(ASIDE.get(), 1);
     }
 }
