@@ -185,20 +185,19 @@ impl Catalog {
         Ok(0)
     }
 
-    /// Why a transaction cannot move a table's rows after its commit, if so. Rows that nobody else has are moved before
-    /// it, whatever is said.
+    /// Why a transaction cannot move a table's rows after its commit, if so. Its own are moved before it, whatever is said.
     pub fn move_hindrance(&self, txn: &Transaction, table: &TableDef) -> Option<&'static str> {
         let own = &local(txn)?.changes;
         let is_of_keys =
             |step: &Arc<Step>| matches!(step.kind, StepKind::Child(_) | StepKind::Parent(_));
         let has_work = !own.steps_of(table.space).iter().all(is_of_keys)
             || own.lazy_columns.contains_key(&table.id);
-        (has_work && self.has_rows(table))
+        has_work
             .then_some("the same transaction has changed its rows, or demands something of them")
     }
 
-    /// Whether everybody has a table's rows where a definition has them.
-    fn has_rows(&self, def: &TableDef) -> bool {
+    /// Whether everybody has a table's rows where a definition has them: nobody else has those of the transaction's own.
+    pub fn has_rows(&self, def: &TableDef) -> bool {
         self.latest().tables.get(&def.id).is_some_and(|known| known.def.space == def.space)
     }
 

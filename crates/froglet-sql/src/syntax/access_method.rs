@@ -158,7 +158,8 @@ impl Ddl<'_> {
     ) -> Result<(), Stop> {
         let home = self.home(Some(method))?;
         let def = &self.table_by_id(table)?.def;
-        let lazily = is_lazy(self.migration) && def.space.home() != home;
+        let moves_later = is_lazy(self.migration) && self.catalog.has_rows(def);
+        let lazily = moves_later && def.space.home() != home;
         if lazily && let Some(why) = self.catalog.move_hindrance(self.txn, def) {
             let message = format!("table \"{}\" cannot be moved lazily", def.name);
             let hint = "Set froglet.migration to auto or eager.";
