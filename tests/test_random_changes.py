@@ -55,7 +55,8 @@ def test_history(froglet, postgres, mode):
     assert counts["changed"] > 2 * counts["change failed"]
     assert counts["waits"] and counts["offline"]
     assert counts["not modelled"] <= 1 + HISTORIES // 50
-    assert ("lazy" in mode) == (counts["made lazily"] > 0) == (counts["moved lazily"] > 0)
+    assert ("lazy" in mode) == (counts["made lazily"] > 0)
+    assert mode != "lazy" or counts["moved lazily"]
     assert mode != "lazy" or counts["by pairs"]
     allowed = sum(counts[name] for name in ("followed", "owner of units", "new parent",
                                             "told early", "older schema", "at its snapshot"))
