@@ -43,8 +43,8 @@ pub(crate) struct LsmStore {
     cache: Arc<Cache>,
     reads: SlowReads,
     is_crowded: AtomicBool,
-    /// Bytes of keys and values that were put.
-    put_bytes: AtomicU64,
+    /// Bytes that were put, and are in memory no more.
+    flushed_bytes: AtomicU64,
     /// Bytes of files that were written: flushed, and again by compactions.
     written_bytes: AtomicU64,
 }
@@ -71,7 +71,7 @@ impl LsmStore {
             cache,
             reads,
             is_crowded: AtomicBool::new(false),
-            put_bytes: AtomicU64::new(0),
+            flushed_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
         })
     }
@@ -88,15 +88,9 @@ impl LsmStore {
         Tree::IN_ORDER.map(|tree| self.one(tree))
     }
 
-    fn count_put(&self, one: &One, bytes: u64) {
-        one.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.put_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
     /// A tree's files have changed.
     fn count_files(&self, one: &One) {
         self.written_bytes.fetch_add(one.new_file_bytes(), Ordering::Relaxed);
-        self.count_runs();
     }
 
     fn count_runs(&self) {
@@ -184,14 +178,14 @@ impl Store for LsmStore {
     fn put(&self, tree: Tree, key: &[u8], value: &[u8]) {
         let one = self.one(tree);
         let (bytes, _) = one.tree.insert(key, value, one.next.next());
-        self.count_put(one, bytes);
+        one.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn remove(&self, tree: Tree, key: &[u8]) {
         let one = self.one(tree);
         let (bytes, _) = one.tree.remove(key, one.next.next());
         one.removed.fetch_add(1, Ordering::Relaxed);
-        self.count_put(one, bytes);
+        one.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
@@ -261,9 +255,12 @@ impl Store for LsmStore {
             let lock = one.tree.get_flush_lock();
             let flushed = one.result(one.tree.flush(&lock, NEWEST))?.unwrap_or(0);
             let less = |bytes: u64| Some(bytes.saturating_sub(flushed));
-            let _ = one.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            let was = one.memory_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            let gone = was.unwrap_or(0).min(flushed);
+            self.flushed_bytes.fetch_add(gone, Ordering::Relaxed);
             self.count_files(one);
         }
+        self.count_runs();
         Ok(())
     }
 
@@ -291,7 +288,7 @@ impl Store for LsmStore {
             versions: Some(self.history.tree.approximate_len() as u64),
             cache_hits: sum(|tree| tree.metrics().block_load_cached_count() as u64),
             cache_misses: sum(|tree| tree.metrics().block_load_io_count() as u64),
-            put_bytes: Some(self.put_bytes.load(Ordering::Relaxed)),
+            put_bytes: Some(self.flushed_bytes.load(Ordering::Relaxed) + unwritten),
             written_bytes: Some(self.written_bytes.load(Ordering::Relaxed)),
             registry_entries: None,
         }
@@ -312,6 +309,7 @@ impl Store for LsmStore {
             one.result(one.tree.compact(Arc::new(strategy), NEWEST))?;
             more |= one.tree.l0_run_count() >= RUNS_MAX;
             self.count_files(one);
+            self.count_runs();
         }
         Ok(more)
     }
