@@ -363,6 +363,21 @@ def test_rows_that_were_left_give_their_memory_back(start):
         wait_until(lambda: connection.execute(memory).fetchone()[0] < before + (25 << 20), "memory is given back")
 
 
+def test_a_table_that_came_back_is_twice_in_a_checkpoint(froglet):
+    """While somebody reads it where it was first: both have indexes of one number, and each has a file."""
+    with froglet.connect() as reader, froglet.connect() as connection:
+        connection.execute("create table t (id int primary key, n int)")
+        connection.execute("insert into t select g, g from generate_series(1, 40000) g")
+        reader.execute("begin isolation level repeatable read; select count(*) from t")
+        connection.execute("alter table t set access method disk; alter table t set access method heap")
+        connection.execute("insert into t select g, g from generate_series(40001, 60000) g; checkpoint")
+        assert len(froglet.files("*-index-*.arrow")) == 2
+        assert reader.execute("select count(*) from t").fetchone() == (40000,)
+    froglet.kill_and_restart()
+    with froglet.connect() as connection:
+        assert connection.execute("select count(*), sum(n) from t where id > 0").fetchone() == (60000, 1_800_030_000)
+
+
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("mode", ["eager", "lazy"])
 def test_what_was_kept_of_a_dropped_column_stays_where_it_was(froglet, mode, together):

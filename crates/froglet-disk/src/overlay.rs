@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use foldhash::fast::RandomState;
-use froglet_engine::{ColumnId, IndexId, RowId, SpaceId, TxnId};
+use froglet_engine::{ColumnId, RowId, SpaceId, TxnId};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
@@ -169,8 +169,9 @@ pub(crate) struct Overlay {
     hasher: RandomState,
 }
 
-/// A key of an index, behind the number of the index.
-pub(crate) type ClaimKey = (IndexId, Box<[u8]>);
+/// A key of an index, behind what its entries begin with ([`crate::keys::index`]): a table that moved away and back has
+/// its indexes in two spaces.
+pub(crate) type ClaimKey = ([u8; 8], Box<[u8]>);
 
 /// Who has claimed a key, and how often.
 type Claims = HashMap<ClaimKey, (TxnId, u32), RandomState>;

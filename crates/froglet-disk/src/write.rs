@@ -80,7 +80,7 @@ impl DiskTable {
             txn.charge(4 * key.len() + WRITE_BYTES)?;
             let is_asked = is_asked(&index.spec) && !is_apart;
             if is_asked {
-                let claim = (index.id(), Box::from(&key[..]));
+                let claim = (index.prefix, Box::from(&key[..]));
                 self.core
                     .overlay
                     .claim(&claim, txn.id())

@@ -90,7 +90,7 @@ impl NullKeys {
 /// One index of a layout.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct IndexSpec {
-    /// Unique in the database for ever.
+    /// Unique in its space for ever. A table that moves takes it along: two spaces may have an index of one number.
     pub id: IndexId,
     /// Major part first; never empty.
     pub key: Vec<KeyPart>,

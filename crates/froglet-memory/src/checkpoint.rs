@@ -6,7 +6,7 @@
 //!     checkpoint/
 //!       manifest.json               one line of JSON, one line with its checksum
 //!       000003-space-7.arrow        one batch for each block: __there, c<column id>…
-//!       000003-index-4.arrow        entries of an index in order: key, __rid (see `index_snapshot`)
+//!       000003-index-7-4.arrow      entries of an index of a space in order: key, __rid (see `index_snapshot`)
 //!       000005-space-7.arrow        blocks changed since
 //!       000005-space-7.notes        what was installed, see `install`
 //!       000005-kept-7.arrow         rows that are kept as they were earlier, see `kept_rows`
@@ -165,6 +165,12 @@ impl MemoryEngine {
         }
         let names: BTreeSet<String> = manifest.names().into_iter().map(str::to_owned).collect();
         manifest.files.retain(|file| names.contains(&file.name));
+        // Of two files with one name there is the later one only, and no start after it.
+        assert_eq!(
+            manifest.files.len(),
+            names.len(),
+            "files of a checkpoint have names of their own"
+        );
         disk.env.sync_dir(&dir)?;
         Ok(manifest)
     }
@@ -265,7 +271,7 @@ impl MemoryEngine {
             if (index.tree.len() as u64) < disk.index_rows_min {
                 continue;
             }
-            let name = format!("{seq:06}-index-{}.arrow", index.spec.id);
+            let name = format!("{seq:06}-index-{}-{}.arrow", space.id, index.spec.id);
             let mut file = BatchFile::new(disk, name, index_snapshot::schema());
             let table = self.whole_table(space, &declared, vec![index]);
             let saved = index_snapshot::save(&table, snapshot, seq, &mut file)?;

@@ -5,3 +5,4 @@ mod histories;
 mod parts;
 mod support;
 mod threads;
+mod two_spaces;

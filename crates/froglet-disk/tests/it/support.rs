@@ -106,9 +106,14 @@ fn column(id: u32) -> ColumnSpec {
 
 /// A table at a home: id bigint primary key, n bigint.
 pub fn table(engine: &dyn Engine, home: Home, number: u32) -> Arc<dyn Table> {
+    table_with(engine, home, number, IndexId(number))
+}
+
+/// The same, with an index of any number.
+pub fn table_with(engine: &dyn Engine, home: Home, number: u32, id: IndexId) -> Arc<dyn Table> {
     let part = KeyPart { column: ColumnId(1), descending: false, nulls_first: false };
     let key = IndexSpec {
-        id: IndexId(number),
+        id,
         key: vec![part],
         unique: true,
         unique_at_commit: false,

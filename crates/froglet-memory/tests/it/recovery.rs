@@ -8,11 +8,13 @@ use std::time::Duration;
 use froglet_engine::env::MemEnv;
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, Direction, Engine, EngineError, IndexId, KeyRange, Layout,
-    Loaded, Row, Savepoint, TxnId, Value,
+    Loaded, Row, Savepoint, SpaceId, TxnId, Value,
 };
 use froglet_memory::{MemoryEngine, MemoryOptions};
 
 use crate::support::*;
+
+const OTHER: SpaceId = SpaceId(8);
 
 pub fn options(env: &MemEnv) -> MemoryOptions {
     MemoryOptions {
@@ -329,4 +331,27 @@ fn damage_is_reported_with_its_place() {
     }
     env.overwrite(&manifest, good);
     assert_eq!(everything(&open(&env)).len(), 50);
+}
+
+/// A table that moved away and back is in two spaces while somebody reads the older one: their indexes have one number.
+#[test]
+fn indexes_of_one_number_in_two_spaces_are_two() {
+    let env = MemEnv::new(5);
+    let both = || {
+        let db = open(&env);
+        db.engine.create_space(OTHER).expect("a space is made");
+        let table = db.engine.open(OTHER, accounts()).expect("a table opens");
+        let other = Db { engine: Arc::clone(&db.engine), table };
+        fill_indexes(&other);
+        (db, other)
+    };
+    let (db, other) = both();
+    db.insert(&(0..9).map(|id| account(id, "here", id)).collect::<Vec<_>>());
+    other.insert(&(0..300).map(|id| account(id, "there", 3 * id)).collect::<Vec<_>>());
+    let were = [everything(&db), everything(&other)];
+    db.engine.checkpoint().expect("there is space");
+    drop((db, other));
+    env.crash();
+    let (db, other) = both();
+    assert_eq!([everything(&db), everything(&other)], were);
 }
