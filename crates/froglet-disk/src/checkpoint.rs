@@ -17,6 +17,7 @@ use froglet_log::redo;
 use crate::engine::Core;
 use crate::manifest::{ColumnEntry, FORMAT, KeeperEntry, Manifest, SpaceEntry};
 use crate::space::Space;
+use crate::store::Store;
 
 impl Core {
     /// Writes a checkpoint and cuts the log before it. One at a time.

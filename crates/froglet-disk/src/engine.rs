@@ -22,7 +22,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::manifest::Manifest;
 use crate::overlay::{Overlay, Owner};
 use crate::space::Space;
-use crate::store::{Aside, LsmStore, Store};
+use crate::store::{Aside, Cached, LsmStore, Store};
 use crate::table::DiskTable;
 use crate::txn::DiskTxn;
 
@@ -73,7 +73,7 @@ impl DiskOptions {
 
 /// What everything on an engine shares.
 pub(crate) struct Core {
-    pub store: Box<dyn Store>,
+    pub store: Cached<LsmStore>,
     pub log: Log,
     pub env: Arc<dyn Env>,
     pub dir: PathBuf,
@@ -195,7 +195,7 @@ impl Core {
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         options: DiskOptions,
-        store: LsmStore,
+        store: Cached<LsmStore>,
         log: Log,
         manifest: &Manifest,
         spaces: BTreeMap<SpaceId, Arc<Space>>,
@@ -203,7 +203,7 @@ impl Core {
         pins: Arc<Pins>,
     ) -> Core {
         Core {
-            store: Box::new(store),
+            store,
             log,
             env: options.env,
             dir: options.dir,

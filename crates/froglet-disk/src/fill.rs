@@ -23,7 +23,7 @@ use froglet_log::redo::{self, Fill};
 use crate::keys;
 use crate::overlay::{Base, Block, Set, State, pause};
 use crate::read::PART_BYTES;
-use crate::store::Tree;
+use crate::store::{Store, Tree};
 use crate::table::{DiskTable, Read};
 use crate::version::{self, Cells, encode};
 

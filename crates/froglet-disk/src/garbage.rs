@@ -21,7 +21,7 @@ use crate::engine::{Core, Garbage};
 use crate::keys;
 use crate::overlay::{Base, Owner, Pending};
 use crate::space::Space;
-use crate::store::Tree;
+use crate::store::{Store, Tree};
 use crate::version::{Cells, Version};
 
 /// Old versions that are known; others are found by going through all.

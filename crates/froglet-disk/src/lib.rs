@@ -10,7 +10,7 @@
 //!                garbage: old versions that no view and no keeper sees
 //! ```
 //! - `overlay`, `txn`, `write`: rows that somebody writes to; `read`: what a view sees;
-//! - `store`: ordered maps of bytes over `lsm-tree`; `keys`, `version`: what is in them;
+//! - `store`: ordered maps of bytes over `lsm-tree`, behind what was read lately; `keys`, `version`: what is in them;
 //! - `fill`: what migrations store without a version;
 //! - `checkpoint`, `manifest`, `recovery`: from memory to files, and back;
 //! - `garbage`: what goes.

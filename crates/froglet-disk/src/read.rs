@@ -14,7 +14,7 @@ use crate::engine::Core;
 use crate::keys;
 use crate::overlay::{Found, look, pause};
 use crate::space::{Index, Space};
-use crate::store::Tree;
+use crate::store::{Rids, Store, Tree};
 use crate::version::{Cells, Version};
 
 /// Entries of an index that are read at once.
@@ -74,6 +74,13 @@ impl Part {
     }
 }
 
+/// Whether all were visited does not matter to who calls.
+fn all(mut visits: impl Iterator<Item = Visited>) -> Result<(), EngineError> {
+    visits
+        .find(|visited| !matches!(visited, Ok(ControlFlow::Continue(()))))
+        .map_or(Ok(()), |last| last.map(drop))
+}
+
 impl Core {
     pub fn view<'a>(&self, snapshot: &'a Snapshot) -> View<'a> {
         let crossings = self.crossings();
@@ -89,8 +96,7 @@ impl Core {
 
     /// The newest committed version that the store has.
     pub fn stored(&self, space: SpaceId, rid: RowId) -> Result<Option<Version>, EngineError> {
-        let found = self.store.get(Tree::Rows, &keys::row(space, rid))?;
-        found.map(|bytes| Version::decode(&bytes)).transpose()
+        self.store.row(space, rid)
     }
 
     /// The row that a view sees.
@@ -240,6 +246,13 @@ impl Core {
     ) -> Result<(), EngineError> {
         let (mut from, mut to) = index.bounds(range);
         let backward = direction == Direction::Backward;
+        if let Some(found) = self.entries_of_one(index, range, (&from, &to))? {
+            let visited = |rid: &RowId| visit(range.one().expect("asked for one"), *rid);
+            return match backward {
+                false => all(found.iter().map(visited)),
+                true => all(found.iter().rev().map(visited)),
+            };
+        }
         loop {
             // Here first: what leaves it meanwhile is in the store.
             let mut found = index.some(&from, &to, backward, ENTRIES_AT_ONCE);
@@ -281,6 +294,28 @@ impl Core {
                 Some(end) => from = [&end[..], &[0]].concat(),
             }
         }
+    }
+
+    /// The entries of a key that few rows have: as a rule one, of an index that keeps rows apart.
+    fn entries_of_one(
+        &self,
+        index: &Index,
+        range: &KeyRange,
+        (from, to): (&[u8], &[u8]),
+    ) -> Result<Option<Rids>, EngineError> {
+        let Some(key) = range.one().filter(|_| index.spec.keeps_apart()) else { return Ok(None) };
+        // Here first, as below.
+        let open = index.some(from, to, false, ENTRIES_AT_ONCE);
+        let Some(mut found) = self.store.rows_of_key(&index.prefix, key)? else { return Ok(None) };
+        if open.len() == ENTRIES_AT_ONCE {
+            return Ok(None);
+        }
+        found.extend(
+            open.iter().map(|entry| keys::of_entry(entry)).filter(|of| of.0 == key).map(|of| of.1),
+        );
+        found.sort_unstable();
+        found.dedup();
+        Ok(Some(found))
     }
 
     /// Visits the rows that a view sees with a key in a range, in the order of keys.

@@ -16,7 +16,7 @@ use crate::engine::{Core, DiskOptions, LOG, Pins, Purges};
 use crate::keys;
 use crate::manifest::Manifest;
 use crate::space::Space;
-use crate::store::{LsmStore, SlowReads, Store, Tree};
+use crate::store::{Cached, LsmStore, SlowReads, Store, Tree};
 use crate::txn::put_version;
 use crate::version::{self, Cells, Version, encode};
 
@@ -30,7 +30,8 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
         source: Arc::new(error),
     })?;
     let reads = SlowReads::new(options.aside, options.read_delay);
-    let store = LsmStore::open(&store_dir, options.cache_bytes, reads)?;
+    let blocks = options.cache_bytes - Cached::<LsmStore>::share(options.cache_bytes);
+    let store = LsmStore::open(&store_dir, blocks, reads)?;
     let purges = Arc::new(Purges::default());
     let pins = Arc::new(Pins::default());
     let mut replay = Replay {
@@ -66,6 +67,7 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
         },
     )?;
     let Replay { spaces, keepers, newest, half, .. } = replay;
+    let store = Cached::new(store, options.cache_bytes);
     let core = Core::new(options, store, log, &manifest, spaces, purges, pins);
     core.clock.fetch_max(newest, Ordering::SeqCst);
     core.recovered_half.fetch_max(half, Ordering::SeqCst);

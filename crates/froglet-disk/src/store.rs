@@ -6,11 +6,13 @@
 //! ```
 //! A [`Store`] knows nothing of versions: each key has one value, the last one put. What is put is in memory only, until it
 //! is flushed; nothing is flushed that was put after the last rotation. Files are checked when they are read: a byte that has
-//! changed is an error, never another answer.
+//! changed is an error, never another answer. Single rows and keys are remembered in front of it (`cached`).
 
+mod cached;
 mod lsm;
 mod slow_reads;
 
+pub(crate) use cached::{Cached, Rids};
 pub(crate) use lsm::LsmStore;
 pub use slow_reads::Aside;
 pub(crate) use slow_reads::SlowReads;

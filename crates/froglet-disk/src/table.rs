@@ -17,7 +17,7 @@ use froglet_engine::{
 use crate::engine::Core;
 use crate::keys;
 use crate::space::{Index, Space};
-use crate::store::Tree;
+use crate::store::{Store, Tree};
 use crate::txn::DiskTxn;
 use crate::version::Wanted;
 

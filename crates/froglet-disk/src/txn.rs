@@ -420,7 +420,7 @@ impl Core {
         now: Option<&Cells>,
         ts: u64,
     ) {
-        put_version(&*self.store, space, rid, base, now, ts);
+        put_version(&self.store, space, rid, base, now, ts);
         if base.is_some() {
             self.garbage.lock().push(ts, space.id, rid);
         }

@@ -18,6 +18,7 @@ use crate::engine::Core;
 use crate::keys;
 use crate::overlay::{Base, Change, Pending, Set, State, pause};
 use crate::space::{Index, NewKeys, Space};
+use crate::store::{Store, Tree};
 use crate::table::DiskTable;
 use crate::txn::{DiskTxn, Undo};
 use crate::version::{self, Cells, Version};
@@ -438,7 +439,7 @@ impl Core {
     fn ended_since(&self, space: &Space, rid: RowId, ts: u64) -> Result<bool, EngineError> {
         let (from, to) = (keys::history(space.id, rid, u64::MAX), keys::history(space.id, rid, ts));
         let mut found = false;
-        self.store.range(crate::store::Tree::History, &from, &to, false, &mut |_, _| {
+        self.store.range(Tree::History, &from, &to, false, &mut |_, _| {
             found = true;
             false
         })?;

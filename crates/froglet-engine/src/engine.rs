@@ -253,9 +253,12 @@ impl KeyRange {
         RangeBounds::<[u8]>::contains(&range, key)
     }
 
-    /// Whether it is one key.
-    pub fn is_one(&self) -> bool {
-        matches!((&self.lower, &self.upper), (Bound::Included(a), Bound::Included(b)) if a == b)
+    /// The key, if it is one.
+    pub fn one(&self) -> Option<&[u8]> {
+        match (&self.lower, &self.upper) {
+            (Bound::Included(a), Bound::Included(b)) if a == b => Some(a),
+            _ => None,
+        }
     }
 
     /// Whether it may have keys at or above one.

@@ -381,7 +381,7 @@ impl LazyPlaced for LazyUnits {
     fn migrate_range(&self, route: &UnitRoute, range: &KeyRange) -> Result<bool, SchemaError> {
         let (input, live) = (&self.inputs[route.input], self.live());
         let places: Vec<usize> = input.key.iter().map(|(at, _)| *at).collect();
-        let is_one = route.has_unit && range.is_one();
+        let is_one = route.has_unit && range.one().is_some();
         let mut found = HashSet::new();
         let mut visit = |_: RowId, row: &mut Row| {
             let key = encode(row);

@@ -1,0 +1,387 @@
+//! What was read and put lately, one by one, before the maps.
+//!
+//! ```text
+//!   row           ─▶ rows: (space, rid) → version ──── not there ──▶ the map, and remembered
+//!   rows of a key ─▶ keys: (index, key) → rows    ──── not there ──▶ a range of the map, and remembered
+//!   put, remove   ─▶ the map, then what is remembered of the key
+//! ```
+//! A point read through the maps looks at each run of files and decodes a block; here it is one look-up.
+//!
+//! **[C1]** What is remembered is what the map has, or the map is being changed by somebody who will say so. A reader
+//! takes the place of a key before it looks at the map, and fills it afterwards; who puts takes that place away *after*
+//! the map has what he puts. So what was read before that is not filled in, and what is filled in was read after.
+//! **[C2]** Between the two a reader may be told what was there before, as if he had looked earlier. That is no harm: who
+//! puts has the row, or the entry, in the overlay until he has returned from here, and readers look there first.
+//! **[C3]** Ranges that are removed are of spaces and indexes that nobody has open, whose numbers do not come back: what is
+//! remembered of them is not asked for, and goes in time.
+
+use std::time::Duration;
+
+use froglet_engine::{EngineError, EngineFigures, RowId, SpaceId};
+use quick_cache::sync::{Cache, DefaultLifecycle, EntryAction, EntryResult, GuardResult};
+use quick_cache::{OptionsBuilder, Weighter};
+use smallvec::SmallVec;
+
+use super::{Store, Tree, Visit};
+use crate::keys;
+use crate::version::Version;
+
+/// Longer rows are read from their blocks.
+const ROW_BYTES_MAX: usize = 16 << 10;
+/// More rows of a key are many.
+const ROWS_MAX: usize = 8;
+/// What remembering one thing takes beside its bytes.
+const OVERHEAD_BYTES: usize = 96;
+/// Nobody waits for somebody else's read.
+const AT_ONCE: Option<Duration> = Some(Duration::ZERO);
+
+/// A key of the rows.
+type RowKey = [u8; 12];
+/// Rows that have an entry under one key, ascending.
+pub(crate) type Rids = SmallVec<[RowId; 2]>;
+
+type Remembered<K, V> = Cache<K, V, Bytes, foldhash::fast::FixedState>;
+
+/// See the module.
+pub(crate) struct Cached<S> {
+    store: S,
+    rows: Remembered<RowKey, Version>,
+    keys: Remembered<Vec<u8>, Rids>,
+}
+
+/// Of the bytes of a cache, those for rows and those for keys of indexes; the others are for blocks.
+fn shares(cache_bytes: u64) -> (u64, u64) {
+    (cache_bytes / 8 * 3, cache_bytes / 8)
+}
+
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<RowKey, Version> for Bytes {
+    fn weight(&self, _: &RowKey, row: &Version) -> u64 {
+        (row.cells.len() + OVERHEAD_BYTES) as u64
+    }
+}
+
+impl Weighter<Vec<u8>, Rids> for Bytes {
+    fn weight(&self, key: &Vec<u8>, _: &Rids) -> u64 {
+        (key.len() + OVERHEAD_BYTES) as u64
+    }
+}
+
+fn remembered<K, V>(bytes: u64) -> Remembered<K, V>
+where
+    K: Eq + std::hash::Hash,
+    V: Clone,
+    Bytes: Weighter<K, V>,
+{
+    let options = OptionsBuilder::new()
+        .estimated_items_capacity(bytes as usize / (2 * OVERHEAD_BYTES))
+        .weight_capacity(bytes)
+        .build()
+        .expect("both capacities are given");
+    Cache::with_options(
+        options,
+        Bytes,
+        foldhash::fast::FixedState::default(),
+        DefaultLifecycle::default(),
+    )
+}
+
+impl<S: Store> Cached<S> {
+    /// Of the bytes of a cache, what is remembered here.
+    pub fn share(cache_bytes: u64) -> u64 {
+        let (rows, keys) = shares(cache_bytes);
+        rows + keys
+    }
+
+    pub fn new(store: S, cache_bytes: u64) -> Cached<S> {
+        let (rows, keys) = shares(cache_bytes);
+        Cached { store, rows: remembered(rows), keys: remembered(keys) }
+    }
+
+    /// The newest committed version of a row.
+    pub fn row(&self, space: SpaceId, rid: RowId) -> Result<Option<Version>, EngineError> {
+        let key = keys::row(space, rid);
+        let place = match self.rows.get_value_or_guard(&key, AT_ONCE) {
+            GuardResult::Value(row) => return Ok(Some(row)),
+            GuardResult::Guard(place) => Some(place),
+            GuardResult::Timeout => None,
+        };
+        let Some(bytes) = self.store.get(Tree::Rows, &key)? else { return Ok(None) };
+        let row = Version::decode(&bytes)?;
+        if let Some(place) = place.filter(|_| bytes.len() <= ROW_BYTES_MAX) {
+            // If it was taken away meanwhile [C1], the next who reads is asked for it.
+            let _ = place.insert(row.clone());
+        }
+        Ok(Some(row))
+    }
+
+    /// The rows that have an entry of a key, unless they are many: `prefix` and `key` as in [`keys::entry`].
+    pub fn rows_of_key(&self, prefix: &[u8; 8], key: &[u8]) -> Result<Option<Rids>, EngineError> {
+        let key = [&prefix[..], key].concat();
+        let place = match self.keys.get_value_or_guard(key.as_slice(), AT_ONCE) {
+            GuardResult::Value(rids) => return Ok(Some(rids)),
+            GuardResult::Guard(place) => Some(place),
+            GuardResult::Timeout => None,
+        };
+        let mut rids = Rids::new();
+        let to = [&key[..], &[0xFF; 9]].concat();
+        self.store.range(Tree::Index, &key, &to, false, &mut |entry, _| {
+            // Keys between are longer than this one, of which it is the beginning: there are none, see `keys`.
+            let (of, rid) = keys::of_entry(entry);
+            if of == &key[8..] {
+                rids.push(rid);
+            }
+            rids.len() <= ROWS_MAX
+        })?;
+        if rids.len() > ROWS_MAX {
+            return Ok(None);
+        }
+        if let Some(place) = place {
+            let _ = place.insert(rids.clone());
+        }
+        Ok(Some(rids))
+    }
+
+    /// Changes what is remembered of a key's rows, or sees to it that nothing is.
+    fn change_rows_of(&self, entry: &[u8], change: impl FnOnce(&mut Rids, RowId)) {
+        let (_, rid) = keys::of_entry(entry);
+        let key = &entry[..entry.len() - 8];
+        let changed = self.keys.entry(key, AT_ONCE, |_, rids| {
+            change(rids, rid);
+            match rids.len() <= ROWS_MAX {
+                true => EntryAction::Retain(()),
+                false => EntryAction::Remove,
+            }
+        });
+        // Somebody is reading it: what he reads is not filled in [C1].
+        if matches!(changed, EntryResult::Timeout) {
+            self.keys.remove(key);
+        }
+    }
+
+    /// What the map has of a key has changed.
+    fn changed(&self, tree: Tree, key: &[u8], value: Option<&[u8]>) {
+        match tree {
+            Tree::Rows => {
+                let key: RowKey = key.try_into().expect("a key of the rows");
+                let row = value
+                    .filter(|value| value.len() <= ROW_BYTES_MAX)
+                    .and_then(|value| Version::decode(value).ok());
+                match row {
+                    Some(row) => self.rows.insert(key, row),
+                    None => drop(self.rows.remove(&key)),
+                }
+            }
+            Tree::Index => self.change_rows_of(key, |rids, rid| {
+                match (rids.binary_search(&rid), value.is_some()) {
+                    (Err(at), true) => rids.insert(at, rid),
+                    (Ok(at), false) => drop(rids.remove(at)),
+                    _ => {}
+                }
+            }),
+            Tree::History => {}
+        }
+    }
+}
+
+impl<S: Store> Store for Cached<S> {
+    fn put(&self, tree: Tree, key: &[u8], value: &[u8]) {
+        self.store.put(tree, key, value);
+        self.changed(tree, key, Some(value));
+    }
+
+    fn remove(&self, tree: Tree, key: &[u8]) {
+        self.store.remove(tree, key);
+        self.changed(tree, key, None);
+    }
+
+    fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        self.store.get(tree, key)
+    }
+
+    fn range(
+        &self,
+        tree: Tree,
+        from: &[u8],
+        to: &[u8],
+        backward: bool,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), EngineError> {
+        self.store.range(tree, from, to, backward, visit)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.store.memory_bytes()
+    }
+
+    fn wants_flush(&self, gather_bytes: u64) -> bool {
+        self.store.wants_flush(gather_bytes)
+    }
+
+    fn rotate(&self) {
+        self.store.rotate();
+    }
+
+    fn flush(&self) -> Result<(), EngineError> {
+        self.store.flush()
+    }
+
+    fn figures(&self) -> EngineFigures {
+        let sum = |of: Option<u64>, rows: u64, keys: u64| of.map(|of| of + rows + keys);
+        let (rows, keys) = (&self.rows, &self.keys);
+        let cached = rows.weight() + keys.weight();
+        let figures = self.store.figures();
+        EngineFigures {
+            memory_bytes: figures.memory_bytes + cached,
+            cache_bytes: figures.cache_bytes.map(|of| of + cached),
+            cache_limit_bytes: sum(figures.cache_limit_bytes, rows.capacity(), keys.capacity()),
+            cache_hits: sum(figures.cache_hits, rows.hits(), keys.hits()),
+            ..figures
+        }
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.store.is_crowded()
+    }
+
+    fn compact(&self) -> Result<bool, EngineError> {
+        self.store.compact()
+    }
+
+    fn remove_range(&self, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
+        self.store.remove_range(tree, from, to) // [C3]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{LsmStore, SlowReads};
+    use froglet_engine::IndexId;
+    use std::path::Path;
+
+    const SPACE: SpaceId = SpaceId(1);
+
+    fn open(dir: &Path, cache_bytes: u64) -> Cached<LsmStore> {
+        let reads = SlowReads::new(|work| work(), Duration::ZERO);
+        Cached::new(LsmStore::open(dir, 1 << 20, reads).expect("a new directory"), cache_bytes)
+    }
+
+    fn put_row<S: Store>(store: &Cached<S>, rid: u64, begin: u64) {
+        let version = Version { begin, cells: vec![7; 40].into() };
+        store.put(Tree::Rows, &keys::row(SPACE, RowId(rid)), &version.encode());
+    }
+
+    fn begin_of<S: Store>(store: &Cached<S>, rid: u64) -> Option<u64> {
+        store.row(SPACE, RowId(rid)).expect("read").map(|version| version.begin)
+    }
+
+    fn prefix() -> [u8; 8] {
+        keys::index(SPACE, IndexId(2))
+    }
+
+    fn entry(key: &[u8], rid: u64) -> Vec<u8> {
+        keys::entry(&prefix(), key, RowId(rid))
+    }
+
+    fn rids_of<S: Store>(store: &Cached<S>, key: &[u8]) -> Option<Vec<u64>> {
+        let found = store.rows_of_key(&prefix(), key).expect("read");
+        found.map(|rids| rids.iter().map(|rid| rid.0).collect())
+    }
+
+    #[test]
+    fn what_was_put_last_is_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = open(dir.path(), 1 << 20);
+        for begin in 1..4 {
+            put_row(&store, 5, begin);
+            assert_eq!(begin_of(&store, 5), Some(begin));
+        }
+        let (long, key) = (
+            Version { begin: 9, cells: vec![1; 2 * ROW_BYTES_MAX].into() },
+            keys::row(SPACE, RowId(5)),
+        );
+        store.put(Tree::Rows, &key, &long.encode());
+        assert_eq!(begin_of(&store, 5), Some(9), "it is too long to be remembered");
+        store.remove(Tree::Rows, &key);
+        assert_eq!(begin_of(&store, 5), None);
+    }
+
+    #[test]
+    fn rows_of_a_key_are_followed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = open(dir.path(), 1 << 20);
+        assert_eq!(rids_of(&store, b"key"), Some(vec![]), "remembered as nobody's");
+        let mut rids = Vec::new();
+        for rid in 1..=ROWS_MAX as u64 {
+            store.put(Tree::Index, &entry(b"key", rid), &[]);
+            store.put(Tree::Index, &entry(b"key", rid), &[]);
+            rids.push(rid);
+            assert_eq!(rids_of(&store, b"key"), Some(rids.clone()));
+        }
+        assert_eq!(rids_of(&store, b"kez"), Some(vec![]));
+        store.put(Tree::Index, &entry(b"key", 0), &[]);
+        assert_eq!(rids_of(&store, b"key"), None, "many");
+        for rid in [0, 3] {
+            store.remove(Tree::Index, &entry(b"key", rid));
+        }
+        assert_eq!(
+            rids_of(&store, b"key"),
+            Some(rids.into_iter().filter(|rid| *rid != 3).collect())
+        );
+    }
+
+    /// [C1]: what was read before somebody put is not remembered after.
+    #[test]
+    fn what_is_put_between_a_read_and_its_being_remembered_counts() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = open(dir.path(), 1 << 20);
+        let GuardResult::Guard(place) =
+            store.rows.get_value_or_guard(&keys::row(SPACE, RowId(5)), AT_ONCE)
+        else {
+            panic!("nothing is remembered")
+        };
+        put_row(&store, 5, 2);
+        place
+            .insert(Version { begin: 1, cells: vec![7; 40].into() })
+            .expect_err("it was taken away");
+        assert_eq!(begin_of(&store, 5), Some(2));
+        let key = [&prefix()[..], b"key"].concat();
+        let GuardResult::Guard(place) = store.keys.get_value_or_guard(key.as_slice(), AT_ONCE)
+        else {
+            panic!("nothing is remembered")
+        };
+        store.put(Tree::Index, &entry(b"key", 5), &[]);
+        assert_eq!(rids_of(&store, b"key"), Some(vec![5]), "nobody waits");
+        place.insert(Rids::new()).expect_err("it was taken away");
+        assert_eq!(rids_of(&store, b"key"), Some(vec![5]));
+    }
+
+    /// Each writer has rows and entries of its own; all look at everything, with room for little.
+    #[test]
+    fn who_has_put_finds_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = open(dir.path(), 8 << 10);
+        std::thread::scope(|scope| {
+            for writer in 0..4_u64 {
+                let store = &store;
+                scope.spawn(move || {
+                    for n in 0..4_000 {
+                        let (rid, key) = (writer + 4 * (n % 9), [(n % 5) as u8; 3]);
+                        put_row(store, rid, n + 1);
+                        store.put(Tree::Index, &entry(&key, writer), &[]);
+                        assert_eq!(begin_of(store, rid), Some(n + 1));
+                        begin_of(store, (rid + 1) % 36);
+                        let found = rids_of(store, &key).expect("four at most");
+                        assert!(found.contains(&writer), "{found:?}");
+                        store.remove(Tree::Index, &entry(&key, writer));
+                        let found = rids_of(store, &key).expect("four at most");
+                        assert!(!found.contains(&writer), "{found:?}");
+                    }
+                });
+            }
+        });
+    }
+}
