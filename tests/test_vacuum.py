@@ -268,6 +268,21 @@ def test_while_a_move_goes_on(start):
                    "alter table t add primary key (id)")
 
 
+def test_cancelled(filled):
+    """The session is answered at once; what was begun ends by itself, and harms nobody."""
+    most = settled(filled)
+    filled.run(f"delete from t where id <= {ROWS * 9 // 10}")
+    with filled.connect() as connection:
+        connection.execute("set statement_timeout = 1")
+        with pytest.raises(errors.QueryCanceled):
+            connection.execute("vacuum full t")
+        connection.execute("set statement_timeout = 0")
+        assert connection.execute("select count(*) from t").fetchone() == (ROWS // 10,)
+        connection.execute("vacuum full t")
+        assert file_bytes(filled) < most * 0.15
+        assert connection.execute("select count(*) from t").fetchone() == (ROWS // 10,)
+
+
 def test_said_or_refused(froglet):
     notices = []
     with froglet.connect() as connection:

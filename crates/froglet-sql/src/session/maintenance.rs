@@ -7,10 +7,15 @@
 //! Nobody waits for it, but who has asked. Of tables on disk it is one pass over all that are asked for: they share their
 //! files. ANALYZE, REINDEX, CLUSTER: indexes are kept all the time, so only the names are looked at.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use datafusion::sql::sqlparser::ast::ObjectName;
 use froglet_engine::{SpaceId, SqlState, Vacuum};
 use froglet_schema::access::PG_CLASS;
 use froglet_schema::{Catalog, ObjectId, TableDef};
+use futures::future::{Either, select};
 
 use super::{Block, Session};
 use crate::context::SessionFunctions;
@@ -65,14 +70,34 @@ pub(crate) async fn run(
         drop(catalog);
         let catalog = session.db.catalog().clone();
         let extent = if full { Vacuum::Everything } else { Vacuum::Worthwhile };
-        let done = tokio::task::spawn_blocking(move || vacuum(&catalog, &found, extent)).await;
-        done.map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))??;
+        let (limits, is_stopped) = (session.limits(), Arc::new(AtomicBool::new(false)));
+        let stopped = is_stopped.clone();
+        let work = tokio::task::spawn_blocking(move || vacuum(&catalog, &found, extent, &stopped));
+        match select(work, pin!(limits.exceeded())).await {
+            Either::Left((done, _)) => {
+                done.map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))??;
+            }
+            Either::Right((why, _)) => {
+                // What is being written is written to its end.
+                is_stopped.store(true, Ordering::Relaxed);
+                return Err(why.into());
+            }
+        }
     }
     Ok(Outcome::Done(tag.into()))
 }
 
-fn vacuum(catalog: &Catalog, tables: &[ObjectId], extent: Vacuum) -> Result<(), SqlError> {
+/// Until it is told to stop.
+fn vacuum(
+    catalog: &Catalog,
+    tables: &[ObjectId],
+    extent: Vacuum,
+    is_stopped: &AtomicBool,
+) -> Result<(), SqlError> {
     for table in tables {
+        if is_stopped.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         catalog.compact(*table, false)?;
     }
     // Where they are now: one may have been moved meanwhile.
@@ -80,6 +105,9 @@ fn vacuum(catalog: &Catalog, tables: &[ObjectId], extent: Vacuum) -> Result<(), 
     let found = tables.iter().filter_map(|table| now.tables.get(table));
     let spaces: Vec<SpaceId> = found.map(|table| table.def.space).collect();
     drop(now);
+    if is_stopped.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     Ok(catalog.engine().vacuum(&spaces, extent)?)
 }
 
