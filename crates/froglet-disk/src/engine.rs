@@ -13,12 +13,13 @@ use froglet_engine::crossing::{Beside, BesideTxn, Crossings, WhenDurable};
 use froglet_engine::env::Env;
 use froglet_engine::{
     ColumnId, CrashPoint, EngineError, EngineFigures, HeldBack, Holder, Home, IndexId, IndexSpec,
-    Layout, Lsn, SpaceId, Table, Ts, TxnId,
+    Layout, Lsn, SpaceId, Table, Ts, TxnId, Vacuum,
 };
 use froglet_log::halves::{self, Side};
 use froglet_log::{Log, LogOptions, redo};
 use parking_lot::{Condvar, Mutex, RwLock};
 
+use crate::keys;
 use crate::manifest::Manifest;
 use crate::overlay::{Overlay, Owner};
 use crate::space::Space;
@@ -91,6 +92,8 @@ pub(crate) struct Core {
     pub applying: Mutex<BTreeMap<u64, usize>>,
     /// Held by who writes a checkpoint.
     pub checkpointing: Mutex<()>,
+    /// Held by who cleans up: what one has taken from the queue another does not find there.
+    pub cleaning: Mutex<()>,
     pub pressure: Pressure,
     has_threads: bool,
     crossings: OnceLock<Arc<dyn Crossings>>,
@@ -218,6 +221,7 @@ impl Core {
             recovered_half: AtomicU64::new(manifest.half),
             applying: Mutex::default(),
             checkpointing: Mutex::default(),
+            cleaning: Mutex::default(),
             pressure: Pressure::default(),
             has_threads: options.threads,
             crossings: OnceLock::new(),
@@ -361,11 +365,32 @@ impl Core {
 
     /// Removes some of what nobody needs any more. Whether there may be more.
     pub fn clean(&self) -> Result<bool, EngineError> {
+        self.clean_before(self.crossings().oldest())
+    }
+
+    /// The same of what had ended at a timestamp that no view is older than.
+    pub fn clean_before(&self, oldest: Ts) -> Result<bool, EngineError> {
         self.wait_until_written()?;
+        let _one = self.cleaning.lock();
         caught("cleaning up on disk", || {
             self.purge()?;
-            self.collect()
+            self.collect(oldest.0)
         })
+    }
+
+    /// Cleans up what is due now, and takes it out of the files of some spaces. Nobody waits for it but who has asked.
+    pub fn vacuum(&self, spaces: &[SpaceId], extent: Vacuum) -> Result<(), EngineError> {
+        let oldest = self.crossings().oldest();
+        // What rows that have a writer leave is put back, and may be for long.
+        let rounds = self.garbage.lock().rounds();
+        for _ in 0..rounds {
+            if !self.clean_before(oldest)? {
+                break;
+            }
+        }
+        self.write(true)?;
+        let ranges: Vec<_> = spaces.iter().map(|space| keys::space(*space)).collect();
+        caught("compacting tables on disk", || self.store.compact_ranges(&ranges, extent))
     }
 
     /// On the thread `froglet-disk`.
@@ -691,6 +716,10 @@ impl Beside for DiskEngine {
 
     fn checkpoint(&self) -> Result<(), EngineError> {
         self.core.write(true)
+    }
+
+    fn vacuum(&self, spaces: &[SpaceId], extent: Vacuum) -> Result<(), EngineError> {
+        self.core.vacuum(spaces, extent)
     }
 
     fn figures(&self) -> EngineFigures {

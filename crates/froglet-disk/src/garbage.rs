@@ -40,6 +40,11 @@ impl Garbage {
         }
     }
 
+    /// After so many rounds what is due now has gone, but for rows that have a writer.
+    pub fn rounds(&self) -> usize {
+        2 + self.queue.len() / AT_ONCE
+    }
+
     /// Some that ended at or before a timestamp.
     fn take_due(&mut self, oldest: u64) -> Vec<Old> {
         let due = self.queue.iter().take(AT_ONCE).take_while(|(end, ..)| *end <= oldest).count();
@@ -74,9 +79,8 @@ impl Drop for HeldRow<'_> {
 }
 
 impl Core {
-    /// Removes old versions that nobody sees; whether there may be more.
-    pub fn collect(&self) -> Result<bool, EngineError> {
-        let oldest = self.crossings().oldest().0;
+    /// Removes old versions that ended at or before a timestamp that no view is older than; whether there may be more.
+    pub fn collect(&self, oldest: u64) -> Result<bool, EngineError> {
         let any_unpinned = self.pins.take_gone();
         let is_swept = {
             let mut garbage = self.garbage.lock();

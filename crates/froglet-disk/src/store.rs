@@ -17,7 +17,7 @@ pub(crate) use lsm::LsmStore;
 pub use slow_reads::Aside;
 pub(crate) use slow_reads::SlowReads;
 
-use froglet_engine::{EngineError, EngineFigures};
+use froglet_engine::{EngineError, EngineFigures, Vacuum};
 
 /// One of the maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,13 @@ pub(crate) trait Store: Send + Sync {
     fn is_crowded(&self) -> bool;
     /// Makes fewer files, if there are too many, or if most of what they have was removed. Whether there may be more to do.
     fn compact(&self) -> Result<bool, EngineError>;
+    /// Writes the files again that have keys of some ranges (from, to), if that may free something: what was removed, or
+    /// put again.
+    fn compact_ranges(
+        &self,
+        ranges: &[([u8; 4], [u8; 4])],
+        extent: Vacuum,
+    ) -> Result<(), EngineError>;
     /// Forgets every key at or above `from` and below `to`.
     fn remove_range(&self, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError>;
 }

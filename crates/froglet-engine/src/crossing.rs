@@ -18,7 +18,7 @@
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-use crate::engine::{Engine, EngineTxn, HeldBack, LogRoom, Savepoint, Snapshot, Table};
+use crate::engine::{Engine, EngineTxn, HeldBack, LogRoom, Savepoint, Snapshot, Table, Vacuum};
 use crate::error::EngineError;
 use crate::figures::EngineFigures;
 use crate::id::{ColumnId, Home, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
@@ -98,6 +98,8 @@ pub trait Beside: Send + Sync + 'static {
     fn when_durable(&self, lsn: Lsn, done: WhenDurable);
     /// As [`Engine::checkpoint`].
     fn checkpoint(&self) -> Result<(), EngineError>;
+    /// As [`Engine::vacuum`].
+    fn vacuum(&self, spaces: &[SpaceId], extent: Vacuum) -> Result<(), EngineError>;
     /// How it is doing.
     fn figures(&self) -> EngineFigures;
     /// The newest half that its log or its checkpoint has; 0 for none.

@@ -764,6 +764,15 @@ pub trait EngineTxn: Send + Sync + Any {
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 
+/// How much [`Engine::vacuum`] does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vacuum {
+    /// Files are written again where that may free a tenth of them.
+    Worthwhile,
+    /// Files are written again wherever that may free anything.
+    Everything,
+}
+
 /// An engine.
 pub trait Engine: Send + Sync + 'static {
     /// `memory`, `disk`: the word after USING.
@@ -855,6 +864,15 @@ pub trait Engine: Send + Sync + 'static {
     /// how many there were.
     fn freeze(&self, _space: SpaceId) -> u64 {
         0
+    }
+    /// Gives back what spaces take for what nobody sees: freezes blocks of those in memory, collects old versions of
+    /// those on disk and compacts their files, all or where it is worth it. Readers and writers go on.
+    fn vacuum(&self, spaces: &[SpaceId], extent: Vacuum) -> Result<(), EngineError> {
+        let _ = extent;
+        for space in spaces {
+            self.freeze(*space);
+        }
+        Ok(())
     }
     /// Whether equal strings are kept once in blocks that are frozen from now on, of these columns of a space;
     /// of all others the engine decides.

@@ -17,6 +17,8 @@ pub struct BlockCounts {
     pub versions: u64,
     /// Of rows and their strings, indexes apart.
     pub bytes: u64,
+    /// Of its indexes.
+    pub index_bytes: u64,
     /// Columns of blocks in which equal strings are kept once.
     pub dictionaries: u64,
 }

@@ -34,7 +34,7 @@ pub use crash_point::CrashPoint;
 pub use engine::{
     BlockRows, ColumnFill, ColumnStats, Direction, Engine, EngineTxn, Feed, HeldBack, Holder,
     IndexBuild, Install, Installs, KeyRange, Loaded, Loading, LogRoom, MigrateError, RowWrite,
-    Savepoint, Snapshot, Table, WriteStop,
+    Savepoint, Snapshot, Table, Vacuum, WriteStop,
 };
 pub use error::{EngineError, ReadFailed, SqlState};
 pub use figures::{BlockCounts, EngineFigures};

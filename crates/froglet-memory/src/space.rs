@@ -256,6 +256,7 @@ impl Space {
         let mut counts = BlockCounts {
             free_rows: self.free_len.load(Ordering::Relaxed) as u64,
             bytes: self.bytes_estimate(&guard),
+            index_bytes: self.indexes.load().iter().map(|index| index.tree.bytes() as u64).sum(),
             ..BlockCounts::default()
         };
         for (_, block) in self.blocks() {

@@ -1,8 +1,11 @@
 //! The catalog as statements see it: decoded versions by commit timestamp, and a transaction's
 //! own uncommitted changes on top.
 
+mod accesses;
 mod load;
 
+use accesses::Observed;
+pub use accesses::{Accesses, Counted, Recent, Totals};
 pub(crate) use load::in_use;
 use load::{load, recover_ids};
 
@@ -54,12 +57,15 @@ pub struct TableVersion {
     pub(crate) moved_from: Option<SpaceId>,
     /// A place for what the SQL crate compiles once per schema version.
     pub compiled: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// See [`TableVersion::accesses`].
+    accesses: OnceLock<Arc<Accesses>>,
 }
 
 impl TableVersion {
     /// A version with nothing compiled.
     pub(crate) fn new(def: TableDef, version: Ts, table: Arc<dyn Table>) -> TableVersion {
-        TableVersion { def, version, table, moved_from: None, compiled: OnceLock::new() }
+        let (compiled, accesses) = (OnceLock::new(), OnceLock::new());
+        TableVersion { def, version, table, moved_from: None, compiled, accesses }
     }
 
     /// As many blocks as there are, for whoever reads them all.
@@ -122,6 +128,7 @@ pub struct CatalogVersion {
     pub(crate) unreadable: Arc<HashMap<ObjectId, Arc<Unreadable>>>,
     /// What is said of owners and grants, by the system catalog of an object and its id.
     pub(crate) access: HashMap<(ObjectId, ObjectId), ObjectId>,
+    pub(crate) observed: Arc<Observed>,
 }
 
 impl CatalogVersion {
@@ -172,6 +179,7 @@ impl CatalogVersion {
             }
         }
         next.rename();
+        next.observe();
         next
     }
 
@@ -199,6 +207,7 @@ impl CatalogVersion {
             version.moved_from = changes.moved.get(id).and_then(|spaces| spaces.first()).copied();
             self.tables.insert(*id, Arc::new(version));
         }
+        self.observe();
     }
 
     /// Names follow from the objects.
@@ -584,6 +593,7 @@ impl Catalog {
 
     /// Puts another catalog in the place of the newest, as of the same time: while nobody is connected.
     pub(crate) fn replace_latest(&self, next: CatalogVersion) {
+        next.observe();
         self.latest.store(Arc::new(next));
     }
 
@@ -853,6 +863,7 @@ fn housekeep(catalog: &Weak<Catalog>) {
         catalog.collect_garbage();
         catalog.bury_migrations();
         catalog.tidy_changes();
+        catalog.latest().age_accesses();
         drop(catalog);
         std::thread::sleep(HOUSEKEEPING);
     }

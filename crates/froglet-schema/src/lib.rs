@@ -79,7 +79,9 @@ mod unreadable;
 mod written;
 
 pub use apply::Applied;
-pub use catalog::{Catalog, CatalogSavepoint, CatalogVersion, TableVersion};
+pub use catalog::{
+    Accesses, Catalog, CatalogSavepoint, CatalogVersion, Counted, Recent, TableVersion, Totals,
+};
 pub use change::{
     Change, Check, DrawnOutput, Fill, LazyFill, LazyQuery, LazyVerify, Lookup, Made, Makes,
     NewColumn, NewConstraint, NewForeignKey, NewHidden, NewIndex, NewKey, NewTable, NewType,

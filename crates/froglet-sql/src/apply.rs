@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use froglet_engine::{Row, RowId, RowWrite, Snapshot, SqlState, Ts, TxnId, Value, WriteStop};
-use froglet_schema::{Catalog, CatalogVersion, SchemaError, TableVersion};
+use froglet_schema::{Catalog, CatalogVersion, Counted, SchemaError, TableVersion};
 use froglet_txn::{Isolation, Limits, SchemaUse, Transaction, TxnError};
 use smallvec::SmallVec;
 
@@ -122,6 +122,17 @@ pub(crate) enum Kind<'c> {
     LockAll,
     /// FOR SHARE: held exclusively for a moment, so that what others hold shared is no obstacle.
     Share,
+}
+
+impl Kind<'_> {
+    /// Rows were written so.
+    fn count(self, table: &TableVersion, rows: usize) {
+        match self {
+            Kind::Update(_) => table.accesses().add(Counted::Updated, rows),
+            Kind::Delete => table.accesses().add(Counted::Deleted, rows),
+            Kind::Lock | Kind::LockAll | Kind::Share => {}
+        }
+    }
 }
 
 /// The rows of an UPDATE, DELETE or lock, as collected.
@@ -253,10 +264,12 @@ impl Writer<'_> {
         while done < rows.len() {
             let chunk = &rows[done..rows.len().min(done + CHUNK_ROWS)];
             let Err((n, stop)) = table.table.insert(self.txn.part(), chunk, &mut rids) else {
+                table.accesses().add(Counted::Inserted, chunk.len());
                 done += chunk.len();
                 self.yield_after(chunk.len()).await;
                 continue;
             };
+            table.accesses().add(Counted::Inserted, n);
             done += n;
             match stop {
                 WriteStop::Busy { holder } => self.wait_for(holder).await?,
@@ -282,7 +295,9 @@ impl Writer<'_> {
             return None;
         }
         let mut rids = Vec::with_capacity(rows.len());
-        table.table.insert(self.txn.part(), rows, &mut rids).ok()
+        table.table.insert(self.txn.part(), rows, &mut rids).ok()?;
+        table.accesses().add(Counted::Inserted, rows.len());
+        Some(())
     }
 
     /// Writes the collected rows, if nothing is in their way; else what was written is to be undone.
@@ -299,6 +314,7 @@ impl Writer<'_> {
         let writes: SmallVec<[RowWrite<'_>; 1]> =
             (0..targets.rids.len()).map(|row| targets.write(row, kind)).collect();
         table.table.write(self.txn.part(), base, &writes).ok()?;
+        kind.count(table, writes.len());
         // Held shared since the look above: froglet-txn, R2.
         self.held_late(table, kind, &targets.rids).is_none().then_some(())
     }
@@ -360,6 +376,7 @@ impl Writer<'_> {
                     }
                     continue;
                 }
+                kind.count(table, end - at);
                 self.yield_after(end - at).await;
                 at = end;
                 rebased = None;
@@ -368,6 +385,7 @@ impl Writer<'_> {
             if n > 0 {
                 rebased = None;
             }
+            kind.count(table, n);
             at += n;
             let next = self.conflict(table, kind, stop, at, targets, on_busy, &mut recheck);
             match Box::pin(next).await? {

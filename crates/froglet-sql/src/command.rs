@@ -4,6 +4,7 @@
 //! BEGIN, VACUUM, …) is parsed here, on the tokens: PostgreSQL's grammar for these is small and
 //! regular, and what sqlparser makes of them differs in too many corners.
 
+mod maintenance;
 mod set;
 
 use set::{reset, set, show};
@@ -158,6 +159,8 @@ pub enum Command {
     /// VACUUM, ANALYZE, REINDEX, CLUSTER: accepted; tables are checked to exist.
     Maintenance {
         tag: &'static str,
+        /// VACUUM FULL
+        full: bool,
         tables: Vec<ast::ObjectName>,
     },
     Checkpoint,
@@ -331,9 +334,9 @@ pub(crate) fn parse(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         "unlisten" if cursor.skip_token(&Token::Mul) => Ok(Command::Unlisten(None)),
         "unlisten" => cursor.name().map(|channel| Command::Unlisten(Some(channel))),
         "checkpoint" => Ok(Command::Checkpoint),
-        "vacuum" => maintenance(&mut cursor, "VACUUM"),
-        "analyze" | "analyse" => maintenance(&mut cursor, "ANALYZE"),
-        "reindex" => reindex(&mut cursor),
+        "vacuum" => maintenance::maintenance(&mut cursor, "VACUUM"),
+        "analyze" | "analyse" => maintenance::maintenance(&mut cursor, "ANALYZE"),
+        "reindex" => maintenance::reindex(&mut cursor),
         "explain" if cursor.peek_word("alter") || cursor.peek_word("create") => {
             cursor.at = tokens.len();
             parse_explained(&tokens[1..]).map(|s| Command::ExplainDdl(Box::new(s)))
@@ -654,29 +657,6 @@ fn discard(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
     }
 }
 
-/// `VACUUM (FULL, ANALYZE) a, b (col)` and its older forms.
-fn maintenance(cursor: &mut Cursor<'_>, tag: &'static str) -> Result<Command, ParserError> {
-    if cursor.skip_token(&Token::LParen) {
-        while cursor.peek().is_some() && !cursor.skip_token(&Token::RParen) {
-            cursor.at += 1;
-        }
-    }
-    while cursor.skip_any(&["full", "freeze", "verbose", "analyze", "analyse"]) {}
-    let mut tables = Vec::new();
-    while cursor.peek().is_some() {
-        tables.push(cursor.object_name()?);
-        if cursor.skip_token(&Token::LParen) {
-            while cursor.peek().is_some() && !cursor.skip_token(&Token::RParen) {
-                cursor.at += 1;
-            }
-        }
-        if !cursor.skip_token(&Token::Comma) {
-            break;
-        }
-    }
-    Ok(Command::Maintenance { tag, tables })
-}
-
 /// A schema change that is explained. Names of new columns and WITH DATA make no difference to it.
 fn parse_explained(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
     match table_as_parse::parse(tokens) {
@@ -684,17 +664,6 @@ fn parse_explained(tokens: &[TokenWithSpan]) -> Result<Statement, ParserError> {
         Some(Err(e)) => Err(e),
         _ => parse_sql(tokens.to_vec()),
     }
-}
-
-fn reindex(cursor: &mut Cursor<'_>) -> Result<Command, ParserError> {
-    let mut tables = Vec::new();
-    if cursor.skip("table") {
-        cursor.skip("concurrently");
-        tables.push(cursor.object_name()?);
-    } else {
-        cursor.at = cursor.tokens.len();
-    }
-    Ok(Command::Maintenance { tag: "REINDEX", tables })
 }
 
 /// `PREPARE name [(types)] AS statement`

@@ -182,6 +182,10 @@ pub trait SessionFunctions: Send + Sync {
     fn engines(&self) -> Vec<EngineFigures> {
         Vec::new()
     }
+    /// Bytes of memory in use, and their limit.
+    fn memory(&self) -> (u64, u64) {
+        (0, 0)
+    }
     /// The state of a table's blocks.
     fn block_counts(&self, space: SpaceId) -> BlockCounts {
         let _ = space;

@@ -1,12 +1,12 @@
-//! Running data definition, EXPLAIN of it, and what VACUUM and its kind come to here.
+//! Running data definition, and EXPLAIN of it.
 
 use std::pin::pin;
 use std::sync::Arc;
 
-use datafusion::sql::sqlparser::ast::{ObjectName, Statement};
+use datafusion::sql::sqlparser::ast::Statement;
 use froglet_engine::{SqlState, Value};
+use froglet_schema::MigrationOptions;
 use froglet_schema::access::PG_CLASS;
-use froglet_schema::{Catalog, MigrationOptions, TableDef, TableVersion};
 use froglet_txn::{Limits, aside_async};
 
 use crate::apply::Stop;
@@ -273,76 +273,6 @@ pub(crate) async fn explain(
     let rows = lines?.into_iter().map(|line| vec![Value::text(line)]).collect();
     let fields = text_fields(&["QUERY PLAN"]);
     Ok(Outcome::Rows(RowStream::ready(fields, rows, TagKind::Word("EXPLAIN"))))
-}
-
-fn vacuum(catalog: &Catalog, table: &TableVersion) -> Result<(), SqlError> {
-    catalog.compact(table.def.id, false)?;
-    catalog.engine().freeze(table.def.space);
-    Ok(())
-}
-
-/// 42501, or a warning, if the user may not do this to a table.
-fn may_maintain(who: &Who<'_>, tag: &str, table: &TableDef) -> Result<Option<Notice>, SqlError> {
-    if who.owns(PG_CLASS, table.id) {
-        return Ok(None);
-    }
-    let verb = match tag {
-        "VACUUM" => "vacuum",
-        "ANALYZE" => "analyze",
-        _ => return Err(not_owner("table", &table.name)),
-    };
-    let message =
-        format!("skipping \"{}\" --- only table or database owner can {verb} it", table.name);
-    Ok(Some(Notice::new("WARNING", SqlState::WARNING, message)))
-}
-
-/// VACUUM compacts and freezes, however recently rows were written. ANALYZE, REINDEX, CLUSTER: indexes are kept all the time, so only the
-/// names are looked at.
-pub(crate) async fn maintain(
-    session: &mut Session,
-    tag: &'static str,
-    tables: &[ObjectName],
-) -> Result<Outcome, SqlError> {
-    if tag == "VACUUM" && session.block == Block::Explicit {
-        return Err(SqlError::new(
-            SqlState::ACTIVE_SQL_TRANSACTION,
-            "VACUUM cannot run inside a transaction block",
-        ));
-    }
-    let catalog = match &mut session.txn {
-        Some(txn) => session.db.catalog().view(txn),
-        None => session.db.catalog().latest(),
-    };
-    let path = session.settings.hot().search_path.clone();
-    let names = Names { catalog: &catalog, path: &path };
-    let mut found = Vec::with_capacity(tables.len());
-    let mut warnings = Vec::new();
-    let who = Who::named(&catalog, &session.state.user());
-    for table in tables {
-        let table = names.table(table)?.clone();
-        if !who.superuser {
-            match may_maintain(&who, tag, &table.def)? {
-                None => {}
-                Some(warning) => {
-                    warnings.push(warning);
-                    continue;
-                }
-            }
-        }
-        found.push(table);
-    }
-    session.notices.extend(warnings);
-    if tag == "VACUUM" {
-        if tables.is_empty() {
-            let all = catalog.tables.values();
-            found.extend(all.filter(|table| who.owns(PG_CLASS, table.def.id)).cloned());
-        }
-        let catalog = session.db.catalog().clone();
-        let vacuum = move || found.iter().try_for_each(|table| vacuum(&catalog, table));
-        let done = tokio::task::spawn_blocking(vacuum).await;
-        done.map_err(|e| SqlError::new(SqlState::INTERNAL_ERROR, e.to_string()))??;
-    }
-    Ok(Outcome::Done(tag.into()))
 }
 
 impl Command {

@@ -27,7 +27,7 @@ use crate::prepared::{CachedPlan, Field, Prepared};
 use crate::query_run::read_to_the_end;
 use crate::resolve::Names;
 use crate::select::Found;
-use crate::session::{Session, do_block};
+use crate::session::{Session, do_block, maintenance};
 use crate::stream::{Outcome, RowStream, Tag, TagKind};
 use crate::with_plan::{self, WithPlan};
 use crate::write::table_locks::{self, Use};
@@ -97,8 +97,8 @@ async fn run_other(
             cursor::fetch(session, prepared, name, *direction, *moves).await
         }
         Command::CloseCursor(name) => cursor::close(session, name.as_deref()),
-        Command::Maintenance { tag, tables } => {
-            aside_async(pin!(ddl_run::maintain(session, tag, tables))).await
+        Command::Maintenance { tag, full, tables } => {
+            aside_async(pin!(maintenance::run(session, tag, *full, tables))).await
         }
         Command::LockTable(lock) => session.lock_tables(lock).await,
         Command::Copy(statement) => copy::run(session, statement).await,

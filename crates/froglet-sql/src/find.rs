@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use froglet_engine::{Direction, KeyRange, RowId, Snapshot, Value, batch, key};
-use froglet_schema::TableVersion;
+use froglet_schema::{Counted, TableVersion};
 use froglet_txn::Limits;
 
 use crate::error::SqlError;
@@ -66,6 +66,7 @@ impl Lookup {
                         }
                     },
                 );
+                table.accesses().add_lookup(found.len());
             }
             None => self.scan(table, snapshot, values, limit, limits, &mut found)?,
         }
@@ -81,9 +82,11 @@ impl Lookup {
         limits: &Limits,
         found: &mut Vec<RowId>,
     ) -> Result<(), SqlError> {
+        table.accesses().add(Counted::Scans, 1);
         for block in 0..table.table.scan_blocks() {
             limits.check()?;
             let rows = table.table.read_block(snapshot, block, &self.columns)?;
+            table.accesses().add(Counted::ScannedRows, rows.rids.len());
             for (row, rid) in rows.rids.iter().enumerate() {
                 let equal =
                     self.columns.iter().zip(values).enumerate().all(|(i, (column, value))| {

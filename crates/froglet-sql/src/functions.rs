@@ -518,6 +518,10 @@ impl SessionFunctions for SessionState {
         self.db.manager().engine().figures()
     }
 
+    fn memory(&self) -> (u64, u64) {
+        self.db.manager().engine().memory()
+    }
+
     fn block_counts(&self, space: SpaceId) -> BlockCounts {
         self.db.manager().engine().block_counts(space)
     }

@@ -274,7 +274,11 @@ pub(crate) fn alter(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserEr
         if is_word(set, "set") && is_word(logged, "logged")
             && rest.iter().all(|t| matches!(t.token, Token::SemiColon | Token::EOF)))
     {
-        return Some(Ok(Command::Maintenance { tag: "ALTER TABLE", tables: vec![name] }));
+        return Some(Ok(Command::Maintenance {
+            tag: "ALTER TABLE",
+            full: false,
+            tables: vec![name],
+        }));
     }
     if kind == Kind::MaterializedView && begins(&tokens[cursor.at..], "SET ACCESS METHOD") {
         cursor.at += 3;

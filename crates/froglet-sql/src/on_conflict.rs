@@ -14,7 +14,7 @@ use datafusion::sql::sqlparser::ast::{
 use froglet_engine::{
     ColumnId, Direction, IndexId, KeyRange, Row, RowId, Snapshot, SqlState, Value, WriteStop, key,
 };
-use froglet_schema::{ConstraintDef, IndexDef, SqlType, TableDef, TableVersion};
+use froglet_schema::{ConstraintDef, Counted, IndexDef, SqlType, TableDef, TableVersion};
 use froglet_txn::{Isolation, TxnError};
 
 use crate::access::conjuncts;
@@ -190,6 +190,7 @@ impl OnConflict {
             let outcome =
                 table.table.insert(writer.txn.part(), std::slice::from_ref(&row), &mut rids);
             let Err((_, stop)) = outcome else {
+                table.accesses().add(Counted::Inserted, 1);
                 writer.note_keys(table, &rids, None);
                 touched.append(&mut rids);
                 return Ok(Some(row));

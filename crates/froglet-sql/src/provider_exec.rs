@@ -25,7 +25,7 @@ use datafusion::physical_plan::{
 };
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{BlockRows, Direction, Row, RowId, Snapshot};
-use froglet_schema::TableVersion;
+use froglet_schema::{Counted, TableVersion};
 use futures::TryStreamExt;
 
 use crate::error::SqlError;
@@ -178,6 +178,9 @@ impl ExecutionPlan for TableScan {
         let walk = match &self.access {
             Access::Blocks { all, left } => {
                 self.table.note_scan(&self.snapshot);
+                if partition == 0 {
+                    self.table.accesses().add(Counted::Scans, 1);
+                }
                 Walk::Blocks(BlockWalk {
                     next: partition,
                     step,
@@ -260,6 +263,7 @@ impl Source {
             let batch = table.read_batch(snapshot, from.block(), &self.columns);
             let batch = batch.map_err(SqlError::from)?;
             self.note_strings(&batch);
+            self.table.accesses().add(Counted::ScannedRows, batch.num_rows());
             return Ok((self.cut(batch.columns().to_vec(), batch.num_rows())?, None));
         }
         let (rows, next) =
@@ -270,6 +274,7 @@ impl Source {
     /// Without those that are hidden.
     fn shown(&mut self, rows: BlockRows) -> Result<RecordBatch> {
         self.note_strings(&rows.batch);
+        self.table.accesses().add(Counted::ScannedRows, rows.rids.len());
         if !rows.rids.iter().any(|rid| self.hides(*rid)) {
             return self.assemble(rows.batch.columns().to_vec(), &rows.rids);
         }
@@ -304,6 +309,7 @@ impl Source {
             rows.push(std::mem::take(row));
             found.push(rid);
         });
+        self.table.accesses().add(Counted::FoundRows, rows.len());
         let columns = self
             .columns
             .iter()
@@ -321,7 +327,7 @@ impl Source {
     fn seek(&self, access: &IndexAccess) -> Option<Vec<RowId>> {
         let table = &self.table.table;
         let most = (table.row_estimate() / BLOCKS_WIN_AT).max(FEW_ROWS) as usize;
-        let mut rids = Vec::new();
+        let (mut rids, mut lookups) = (Vec::new(), 0);
         for range in &access.ranges {
             self.table.note_range(&self.snapshot, access.index, || range.clone());
             table.seek(
@@ -342,6 +348,7 @@ impl Source {
                     }
                 },
             );
+            lookups += 1;
             if rids.len() >= self.left {
                 break;
             }
@@ -349,6 +356,7 @@ impl Source {
                 return None;
             }
         }
+        self.table.accesses().add(Counted::Lookups, lookups);
         Some(rids)
     }
 }
@@ -383,6 +391,7 @@ impl Reader {
                         Some(rids) => Walk::Rows(rids.into_iter()),
                         None => {
                             let end = self.source.table.scan_blocks(&self.source.snapshot) as usize;
+                            self.source.table.accesses().add(Counted::Scans, 1);
                             Walk::Blocks(BlockWalk {
                                 next: 0,
                                 step: 1,

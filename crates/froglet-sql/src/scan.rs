@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use froglet_engine::{Direction, KeyRange, Row, RowId, Snapshot, batch};
-use froglet_schema::TableVersion;
+use froglet_schema::{Counted, TableVersion};
 use froglet_txn::{Limits, aside};
 
 use crate::access::{Access, UniqueKey};
@@ -130,6 +130,7 @@ impl Scan<'_> {
                     let table = &self.table.table;
                     let found =
                         table.get_by_key(snapshot, access.index, &key, self.projection, &mut row);
+                    self.table.accesses().add_lookup(found.iter().len());
                     if let Some(rid) = found {
                         let _ = each(rid, &mut row);
                     }
@@ -146,6 +147,7 @@ impl Scan<'_> {
         let mut flow = ControlFlow::Continue(());
         for range in &ranges {
             self.table.note_range(snapshot, access.index, || range.clone());
+            let mut found = 0;
             self.table.table.seek(
                 snapshot,
                 access.index,
@@ -153,10 +155,12 @@ impl Scan<'_> {
                 self.direction,
                 self.projection,
                 &mut |rid, row| {
+                    found += 1;
                     flow = each(rid, row);
                     flow
                 },
             );
+            self.table.accesses().add_lookup(found);
             if flow.is_break() {
                 break;
             }
@@ -171,8 +175,11 @@ impl Scan<'_> {
     ) -> Result<(), SqlError> {
         let types: Vec<_> = self.projection.iter().map(|c| self.table.def.columns[*c].ty).collect();
         let mut row = Row::new();
+        let accesses = self.table.accesses();
+        accesses.add(Counted::Scans, 1);
         for block in 0..self.table.scan_blocks(snapshot) {
             let rows = self.table.table.read_block(snapshot, block, self.projection)?;
+            accesses.add(Counted::ScannedRows, rows.rids.len());
             for (at, rid) in rows.rids.iter().enumerate() {
                 row.clear();
                 let cells = rows.batch.columns().iter().zip(&types);

@@ -280,6 +280,12 @@ pub(crate) const OWN: &[Spec] = &[
         "How long what was is kept, for froglet.as_of; given when the server is started.",
     )),
     spec(
+        "froglet.placement_after",
+        Kind::TimeMs,
+        "10min",
+        "Tables that were observed for a shorter time are not proposed by froglet.placement.",
+    ),
+    spec(
         "froglet.revert_retention",
         Kind::TimeMs,
         "1h",

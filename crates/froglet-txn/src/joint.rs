@@ -20,7 +20,7 @@ use std::sync::Arc;
 use froglet_engine::crossing::{Anchor, Beside, Crossings, Halves};
 use froglet_engine::{
     BlockCounts, ColumnId, Dictionary, Engine, EngineError, EngineFigures, EngineTxn, HeldBack,
-    Holder, Home, IndexId, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
+    Holder, Home, IndexId, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId, Vacuum,
 };
 
 pub use registry::RegistryOptions;
@@ -273,6 +273,16 @@ impl Engine for Joint {
 
     fn freeze(&self, space: SpaceId) -> u64 {
         if self.is_beside(space) { 0 } else { self.anchor.freeze(space) }
+    }
+
+    fn vacuum(&self, spaces: &[SpaceId], extent: Vacuum) -> Result<(), EngineError> {
+        let (beside, anchor): (Vec<_>, Vec<_>) =
+            spaces.iter().partition(|space| self.is_beside(**space));
+        self.anchor.vacuum(&anchor, extent)?;
+        match beside.is_empty() {
+            true => Ok(()),
+            false => self.beside.vacuum(&beside, extent),
+        }
     }
 
     fn set_dictionaries(&self, space: SpaceId, choices: Vec<(ColumnId, Dictionary)>) {

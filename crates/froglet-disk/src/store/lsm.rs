@@ -10,11 +10,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use froglet_engine::{EngineError, EngineFigures, Home, SqlState};
+use froglet_engine::{EngineError, EngineFigures, Home, SqlState, Vacuum};
 use lsm_tree::compaction::Leveled;
 use lsm_tree::config::{BlockSizePolicy, CompressionPolicy};
 use lsm_tree::{
-    AbstractTree, AnyTree, Cache, CompressionType, Config, Guard, SequenceNumberCounter,
+    AbstractTree, AnyTree, Cache, CompressionType, Config, Guard, SequenceNumberCounter, Table,
 };
 
 use parking_lot::Mutex;
@@ -25,6 +25,8 @@ use super::{SlowReads, Store, Tree, Visit};
 const RUNS_MAX: usize = 4;
 /// Runs of the first level at which who writes waits for compactions.
 const RUNS_CROWDED: usize = 32;
+/// One of so many keys is to be freed, or files are not written again for it.
+const WORTHWHILE: u64 = 10;
 const FILE_BYTES: u64 = 64 << 20;
 /// So many removals stay in memory, where reads pass over each; in files so many, or half of all else.
 const REMOVED_MANY: u64 = 20_000;
@@ -138,6 +140,27 @@ impl One {
     fn is_mostly_removed(&self) -> bool {
         let (removed, all) = (self.tree.tombstone_count(), self.tree.approximate_len() as u64);
         removed > REMOVED_MANY && 3 * removed > all
+    }
+
+    /// At most so many keys of the files that have some of these ranges are removals, or are removed or put again in others;
+    /// and how many keys all files have.
+    fn superseded(&self, ranges: &[([u8; 4], [u8; 4])]) -> (u64, u64) {
+        let version = self.tree.current_version();
+        let is_of_ranges = |file: &Table| {
+            let keys = &file.metadata.key_range;
+            ranges.iter().any(|(from, to)| keys.max()[..] >= from[..] && keys.min()[..] < to[..])
+        };
+        // Of one run each key is in one file; the oldest is the deepest.
+        let runs: Vec<_> = version.iter_levels().flat_map(|level| level.iter()).collect();
+        let (oldest, newer) = match runs.split_last() {
+            Some((oldest, newer)) => (oldest.iter(), newer),
+            None => return (0, 0),
+        };
+        let newer = newer.iter().flat_map(|run| run.iter()).filter(|file| is_of_ranges(file));
+        let oldest = oldest.filter(|file| is_of_ranges(file));
+        let superseded = newer.map(|file| file.metadata.item_count).sum::<u64>()
+            + oldest.map(Table::tombstone_count).sum::<u64>();
+        (superseded, version.iter_tables().map(|file| file.metadata.item_count).sum())
     }
 
     fn result<T>(&self, result: lsm_tree::Result<T>) -> Result<T, EngineError> {
@@ -314,6 +337,27 @@ impl Store for LsmStore {
         Ok(more)
     }
 
+    fn compact_ranges(
+        &self,
+        ranges: &[([u8; 4], [u8; 4])],
+        extent: Vacuum,
+    ) -> Result<(), EngineError> {
+        for one in self.all() {
+            let (superseded, all) = one.superseded(ranges);
+            let is_worth_it = match extent {
+                Vacuum::Everything => superseded > 0,
+                Vacuum::Worthwhile => superseded > 0 && WORTHWHILE * superseded >= all,
+            };
+            if is_worth_it {
+                // The library compacts no part of a tree that one can name.
+                one.result(one.tree.major_compact(FILE_BYTES, NEWEST))?;
+                self.count_files(one);
+                self.count_runs();
+            }
+        }
+        Ok(())
+    }
+
     fn remove_range(&self, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
         let one = self.one(tree);
         one.result(one.tree.drop_range(from..to))?;
@@ -392,6 +436,43 @@ mod tests {
                 if n == 1 { Some(b"again".to_vec()) } else { (!is_removed(n)).then(Vec::new) };
             assert_eq!(store.get(Tree::Index, &key(n)).expect("it is read"), expected, "{n}");
         }
+    }
+
+    /// What was removed, or put again, leaves the files where that is asked for and may free something.
+    #[test]
+    fn files_of_ranges_are_written_again_where_that_may_free_something() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = open(dir.path());
+        let written = || store.figures().written_bytes.expect("it is counted");
+        let vacuum = |first: u32, extent| {
+            let before = written();
+            let range = (first.to_be_bytes(), (first + 1).to_be_bytes());
+            store.compact_ranges(&[range], extent).expect("files are written");
+            written() > before
+        };
+        let key = |range: u64, n: u64| key(range << 32 | n);
+        let (full, some) = (Vacuum::Everything, Vacuum::Worthwhile);
+        assert!(!vacuum(1, full), "there is nothing");
+        for range in [1, 3] {
+            (0..1_000).for_each(|n| store.put(Tree::Rows, &key(range, n), &[7; 100]));
+            flush(&store);
+        }
+        while store.compact().expect("it is compacted") {}
+        vacuum(1, full);
+        assert!(!vacuum(1, full) && !vacuum(3, full), "every key is there once");
+        let bytes = store.figures().file_bytes;
+        (0..50).for_each(|n| store.remove(Tree::Rows, &key(1, n)));
+        flush(&store);
+        assert!(!vacuum(1, some), "a fortieth is not worth it");
+        assert!(!vacuum(5, full) && !vacuum(0, full), "it is in other ranges");
+        (50..900).for_each(|n| store.remove(Tree::Rows, &key(1, n)));
+        (900..1_000).for_each(|n| store.put(Tree::Rows, &key(1, n), b"new"));
+        flush(&store);
+        assert!(vacuum(1, some));
+        assert!(store.figures().file_bytes < bytes && !vacuum(1, full));
+        assert_eq!(store.rows.tree.tombstone_count(), 0);
+        assert_eq!(store.rows.tree.approximate_len(), 1_100);
+        assert_eq!(store.get(Tree::Rows, &key(1, 950)).expect("read"), Some(b"new".to_vec()));
     }
 
     /// Who writes faster than files are compacted waits.

@@ -61,6 +61,7 @@ pub(super) fn load(
         }
     }
     catalog.rename();
+    catalog.observe();
     let lazies = catalog.tables.values().filter_map(|t| t.def.lazy.as_ref());
     let read = lazies.flat_map(|lazy| lazy.spaces_read());
     let unreadable = catalog.unreadable.values().flat_map(|found| found.spaces());

@@ -4,6 +4,7 @@
 //!   keywords.rs         the words of SQL, and which of them are no names
 //!   operators.rs        pg_operator, pg_cast
 //!   overloads.rs        which function or operator PostgreSQL chooses for arguments of some types
+//!   placement.rs        froglet.placement
 //!   print/             expressions as PostgreSQL prints them
 //!   table_functions.rs  functions in FROM whose rows are a system table
 //! ```
@@ -11,5 +12,6 @@
 pub(crate) mod keywords;
 pub(crate) mod operators;
 pub(crate) mod overloads;
+pub(crate) mod placement;
 pub(crate) mod print;
 pub(crate) mod table_functions;

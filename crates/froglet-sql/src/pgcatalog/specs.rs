@@ -462,6 +462,10 @@ pub const SPECS: &[Spec] = &[
         id int8, txn int8, table_name text, kind text, statement text, phase text, blocks_done \
         int8, blocks int8, percent float8, rows_scanned int8, rows_on_access int8, rows_captured int8, backlog int8, \
         started timestamptz, ended timestamptz, error text, paused bool, rows_per_second int8"),
+    spec("froglet", "placement", 13_997, 'v', "\
+        schema_name text, table_name text, method text, rows int8, row_bytes int8, memory_bytes int8, \
+        recent_reads int8, recent_writes int8, share float8, last_access timestamptz, proposal text, \
+        would_free_bytes int8, statement text"),
     spec("froglet", "schema_changes", 13_992, 'v', "\
         id int8, migrations _int8, committed timestamptz, statements _text, reverts int8, reverted_by int8, \
         kept_columns int4, kept_until timestamptz"),

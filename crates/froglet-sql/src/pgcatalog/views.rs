@@ -4,8 +4,8 @@
 use froglet_engine::ColumnId;
 use froglet_schema::def::Timing;
 use froglet_schema::{
-    CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, KeptColumn, SequenceDef,
-    TableDef, TableVersion,
+    CatalogVersion, ConstraintDef, ConstraintKind, Counted, ForeignKeyAction, KeptColumn,
+    SequenceDef, TableDef, TableVersion,
 };
 
 use super::constraints::{index_of, index_text};
@@ -42,6 +42,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("froglet", "blocks") => blocks,
         ("froglet", "engines") => engines,
         ("froglet", "held_back") => held_back,
+        ("froglet", "placement") => crate::catalogs::placement::placement,
         ("froglet", "migrations") => migrations,
         ("froglet", "schema_changes") => schema_changes,
         ("froglet", "unreadable") => unreadable,
@@ -108,10 +109,19 @@ fn pg_sequences(scope: &QueryScope, rows: &mut Rows) {
 
 fn user_tables(scope: &QueryScope, rows: &mut Rows) {
     for table in tables(&scope.catalog) {
+        let (totals, indexed) = (table.accesses().totals(), !table.def.indexes.is_empty());
+        let counted = |access| totals.of(access);
         row!(rows;
             relid: table.def.id,
             schemaname: &table.def.schema,
             relname: &table.def.name,
+            seq_scan: counted(Counted::Scans),
+            seq_tup_read: counted(Counted::ScannedRows),
+            idx_scan: indexed.then(|| counted(Counted::Lookups)),
+            idx_tup_fetch: indexed.then(|| counted(Counted::FoundRows)),
+            n_tup_ins: counted(Counted::Inserted),
+            n_tup_upd: counted(Counted::Updated),
+            n_tup_del: counted(Counted::Deleted),
             n_live_tup: table.table.row_estimate(),
         );
     }
