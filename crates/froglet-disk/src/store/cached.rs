@@ -17,7 +17,7 @@
 
 use std::time::Duration;
 
-use froglet_engine::{EngineError, EngineFigures, RowId, SpaceId};
+use froglet_engine::{EngineError, EngineFigures, RowId, SpaceId, Vacuum};
 use quick_cache::sync::{Cache, DefaultLifecycle, EntryAction, EntryResult, GuardResult};
 use quick_cache::{OptionsBuilder, Weighter};
 use smallvec::SmallVec;
@@ -248,6 +248,14 @@ impl<S: Store> Store for Cached<S> {
 
     fn compact(&self) -> Result<bool, EngineError> {
         self.store.compact()
+    }
+
+    fn compact_ranges(
+        &self,
+        ranges: &[([u8; 4], [u8; 4])],
+        extent: Vacuum,
+    ) -> Result<(), EngineError> {
+        self.store.compact_ranges(ranges, extent)
     }
 
     fn remove_range(&self, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
