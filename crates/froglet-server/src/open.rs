@@ -83,7 +83,7 @@ fn disk_options(config: &Config, log: LogOptions) -> DiskOptions {
         cache_bytes: config
             .disk_cache_bytes
             .unwrap_or_else(|| (config.memory_limit_bytes / 16).clamp(4 << 20, 256 << 20)),
-        gather_bytes: (config.memory_limit_bytes / 64).clamp(2 << 20, 32 << 20),
+        gather_bytes: (config.memory_limit_bytes / 64).clamp(2 << 20, 128 << 20),
         aside: |read| aside(read),
         read_delay: read_delay(),
         ..DiskOptions::new(dir, Arc::new(RealEnv::new()), log)
