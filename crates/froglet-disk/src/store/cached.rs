@@ -26,7 +26,7 @@ use super::{Store, Tree, Visit};
 use crate::keys;
 use crate::version::Version;
 
-/// Longer rows are read from their blocks.
+/// Longer rows are read from their blocks, wherever there is room.
 const ROW_BYTES_MAX: usize = 16 << 10;
 /// More rows of a key are many.
 const ROWS_MAX: usize = 8;
@@ -47,6 +47,9 @@ pub(crate) struct Cached<S> {
     store: S,
     rows: Remembered<RowKey, Version>,
     keys: Remembered<Vec<u8>, Rids>,
+    /// Longer rows are not remembered. What the library finds too heavy for a part of its cache it does not take, and then
+    /// leaves the place that a reader has taken [C1].
+    row_bytes_max: usize,
 }
 
 /// Of the bytes of a cache, those for rows and those for keys of indexes; the others are for blocks.
@@ -97,7 +100,10 @@ impl<S: Store> Cached<S> {
 
     pub fn new(store: S, cache_bytes: u64) -> Cached<S> {
         let (rows, keys) = shares(cache_bytes);
-        Cached { store, rows: remembered(rows), keys: remembered(keys) }
+        let (rows, keys) = (remembered(rows), remembered(keys));
+        let most = (rows.shard_capacity() / 2) as usize;
+        let row_bytes_max = most.saturating_sub(OVERHEAD_BYTES).min(ROW_BYTES_MAX);
+        Cached { store, rows, keys, row_bytes_max }
     }
 
     /// The newest committed version of a row.
@@ -110,7 +116,7 @@ impl<S: Store> Cached<S> {
         };
         let Some(bytes) = self.store.get(Tree::Rows, &key)? else { return Ok(None) };
         let row = Version::decode(&bytes)?;
-        if let Some(place) = place.filter(|_| bytes.len() <= ROW_BYTES_MAX) {
+        if let Some(place) = place.filter(|_| bytes.len() <= self.row_bytes_max) {
             // If it was taken away meanwhile [C1], the next who reads is asked for it.
             let _ = place.insert(row.clone());
         }
@@ -167,7 +173,7 @@ impl<S: Store> Cached<S> {
             Tree::Rows => {
                 let key: RowKey = key.try_into().expect("a key of the rows");
                 let row = value
-                    .filter(|value| value.len() <= ROW_BYTES_MAX)
+                    .filter(|value| value.len() <= self.row_bytes_max)
                     .and_then(|value| Version::decode(value).ok());
                 match row {
                     Some(row) => self.rows.insert(key, row),
@@ -365,6 +371,25 @@ mod tests {
         assert_eq!(rids_of(&store, b"key"), Some(vec![5]), "nobody waits");
         place.insert(Rids::new()).expect_err("it was taken away");
         assert_eq!(rids_of(&store, b"key"), Some(vec![5]));
+    }
+
+    /// The same of a row that a small cache does not take.
+    #[test]
+    fn what_is_too_long_to_be_remembered_counts() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for cache_bytes in [0, 2 << 10, 64 << 10] {
+            let store = open(&dir.path().join(cache_bytes.to_string()), cache_bytes);
+            for bytes in [100, 1_000, 10_000, 20_000] {
+                let key = keys::row(SPACE, RowId(bytes));
+                let GuardResult::Guard(place) = store.rows.get_value_or_guard(&key, AT_ONCE) else {
+                    panic!("nothing is remembered")
+                };
+                let new = Version { begin: 2, cells: vec![7; bytes as usize].into() };
+                store.put(Tree::Rows, &key, &new.encode());
+                let _ = place.insert(Version { begin: 1, cells: vec![7; 4].into() });
+                assert_eq!(begin_of(&store, bytes), Some(2), "{bytes} of {cache_bytes}");
+            }
+        }
     }
 
     /// Each writer has rows and entries of its own; all look at everything, with room for little.
