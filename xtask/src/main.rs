@@ -99,7 +99,7 @@ fn sim(root: &Path) -> anyhow::Result<()> {
     let mut test = cargo(root, &["test", "--workspace", "--exclude", "xtask"]);
     run(test.args(["--", "--include-ignored"]).env(LONG, "1"))?;
     // Another configuration, so a directory of its own: neither build undoes the other.
-    let packages = ["-p", "froglet-memory", "-p", "froglet-schema"];
+    let packages = ["-p", "froglet-memory", "-p", "froglet-schema", "-p", "froglet-txn"];
     let mut schedules = cargo(root, &["test", "--release", "--lib", "schedules"]);
     schedules.args(packages).args(["--", "--test-threads=1"]);
     schedules.env("RUSTFLAGS", "--cfg shuttle");

@@ -26,6 +26,7 @@ pub mod figures;
 pub mod id;
 pub mod key;
 pub mod layout;
+pub mod locks;
 pub mod numeric;
 pub mod reads;
 pub mod value;

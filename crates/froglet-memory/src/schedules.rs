@@ -50,6 +50,13 @@ struct Db {
     table: MemoryTable,
 }
 
+/// Why nobody waits for what is logged.
+const NO_LOG: &str = "these engines have no log";
+
+fn commit(txn: MemoryTxn) {
+    txn.commit().expect("commits").waits_for_nothing(NO_LOG);
+}
+
 fn name(n: i64) -> Value {
     // Long strings, of which some have a chunk for themselves, and such as fill their view, in turn.
     Value::text(match n % 4 {
@@ -79,7 +86,7 @@ impl Db {
         let mut txn = engine.begin_txn(TxnId(1));
         let rids =
             (0..rows).map(|id| table.insert_row(&mut txn, &row(id, 0)).expect("free")).collect();
-        txn.commit().expect("commits");
+        commit(txn);
         engine.collect_garbage();
         (Arc::new(Db { engine, table }), rids)
     }
@@ -173,7 +180,7 @@ fn what_is_written_while_a_block_freezes_is_not_lost() {
                     db.set(&mut txn, rid, n).expect("one writer a row");
                     match n == 1 && at == 1 {
                         true => Box::new(txn).abort(),
-                        false => drop(txn.commit().expect("commits")),
+                        false => commit(txn),
                     }
                 }
             })
@@ -210,7 +217,7 @@ fn a_row_that_comes_while_a_block_freezes_is_in_it() {
             for id in 1..3 {
                 let mut txn = db.begin(10 + id as u64);
                 db.table.insert_row(&mut txn, &row(id, 2 * id + 1)).expect("a new key");
-                txn.commit().expect("commits");
+                commit(txn);
             }
         });
         let reader = spawn(&db, |db| {
@@ -222,7 +229,7 @@ fn a_row_that_comes_while_a_block_freezes_is_in_it() {
         // Thawed, too.
         let mut txn = db.begin(20);
         db.set(&mut txn, RowId(0), 8).expect("free");
-        txn.commit().expect("commits");
+        commit(txn);
         assert_eq!(db.scan(&db.engine.snapshot()), [8, 3, 5]);
     });
 }
@@ -234,14 +241,14 @@ fn a_row_that_moves_is_there_once_and_no_update_of_it_is_lost() {
         let mut txn = db.begin(5);
         let base = txn.snapshot().ts;
         db.table.delete_row(&mut txn, base, rids[0]).expect("free");
-        txn.commit().expect("commits");
+        commit(txn);
         db.engine.collect_garbage();
         let mover = spawn(&db, |db| {
             for turn in 0..2 {
                 for (from, to) in db.table.plan_moves(false) {
                     let mut txn = db.begin(20 + turn);
                     match db.table.move_row(&mut txn, from, to) {
-                        Ok(()) => drop(txn.commit().expect("commits")),
+                        Ok(()) => commit(txn),
                         Err(WriteStop::Gone | WriteStop::Busy { .. }) => Box::new(txn).abort(),
                         Err(stop) => panic!("{stop:?}"),
                     }
@@ -255,7 +262,7 @@ fn a_row_that_moves_is_there_once_and_no_update_of_it_is_lost() {
                     let mut txn = db.begin(10 + n as u64);
                     let (rid, _) = *db.seek(&txn.snapshot(), 0).last().expect("two rows");
                     match db.set(&mut txn, rid, n) {
-                        Ok(()) => break drop(txn.commit().expect("commits")),
+                        Ok(()) => break commit(txn),
                         Err(WriteStop::Moved | WriteStop::Busy { .. }) => Box::new(txn).abort(),
                         Err(stop) => panic!("{stop:?}"),
                     }
@@ -296,18 +303,14 @@ fn a_block_grows_beside_its_readers_and_writers() {
             for id in 2..6 {
                 let mut txn = db.begin(10 + id as u64);
                 db.table.insert_row(&mut txn, &row(id, id)).expect("free");
-                txn.commit().expect("commits");
+                commit(txn);
             }
         });
         let writer = spawn(&db, move |db| {
             for n in [3, 5] {
                 let mut txn = db.begin(20 + n as u64);
                 db.set(&mut txn, rids[1], n).expect("one writer");
-                if n == 3 {
-                    txn.commit().map(drop).expect("commits")
-                } else {
-                    Box::new(txn).abort()
-                }
+                if n == 3 { commit(txn) } else { Box::new(txn).abort() }
             }
         });
         let reader = spawn(&db, |db| {
@@ -341,7 +344,7 @@ fn a_column_comes_while_a_block_grows() {
             for id in 2..5 {
                 let mut txn = db.begin(10 + id as u64);
                 db.table.insert_row(&mut txn, &row(id, id)).expect("free");
-                txn.commit().expect("commits");
+                commit(txn);
             }
         });
         let adder = {
@@ -350,7 +353,7 @@ fn a_column_comes_while_a_block_grows() {
                 let mut txn = db.begin(30);
                 let values = [row(9, 9), vec![name(9)]].concat();
                 new.insert_row(&mut txn, &values).expect("free");
-                txn.commit().expect("commits");
+                commit(txn);
             })
         };
         let reader = {
@@ -389,7 +392,7 @@ fn a_frozen_array_stays_as_it_was_and_its_view_sees_it() {
             for n in 1..3 {
                 let mut txn = db.begin(10 + n as u64);
                 rids.iter().for_each(|rid| db.set(&mut txn, *rid, n).expect("one writer"));
-                txn.commit().expect("commits");
+                commit(txn);
             }
         });
         join(vec![reader, writer, freezer(&db)]);
@@ -407,7 +410,7 @@ fn a_reader_sees_whole_rows_of_one_commit() {
                 for n in 1..3 {
                     let mut txn = db.begin(10 + n as u64);
                     rids.iter().for_each(|rid| db.set(&mut txn, *rid, n).expect("one writer"));
-                    txn.commit().expect("commits");
+                    commit(txn);
                 }
             })
         };
@@ -443,7 +446,7 @@ fn what_lies_between_views_goes_and_no_view_notices() {
                     txn.rollback_to(point);
                 }
                 set(&mut txn, 2, name(n));
-                txn.commit().expect("commits");
+                commit(txn);
             }
         });
         let readers = (0..2).map(|_| {
@@ -517,7 +520,7 @@ fn no_update_is_lost() {
                     let mut txn = db.begin(10 + adder * 2 + round);
                     let n = db.number(txn.snapshot(), rid).expect("seen");
                     if db.set(&mut txn, rid, n + 1).is_ok() {
-                        txn.commit().expect("commits");
+                        commit(txn);
                         counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
                     }
                 }
@@ -540,7 +543,7 @@ fn a_unique_key_has_one_owner() {
                 let mut txn = db.begin(10 + i);
                 match db.table.insert_row(&mut txn, &row(5, i as i64)) {
                     Ok(_) => {
-                        txn.commit().expect("commits");
+                        commit(txn);
                     }
                     Err(WriteStop::Busy { .. } | WriteStop::Duplicate { .. }) => {}
                     Err(stop) => panic!("{stop:?}"),
@@ -568,7 +571,7 @@ fn an_index_finds_every_visible_row_once() {
                     // The other one has the row, and will abort.
                     thread::yield_now();
                 }
-                txn.commit().expect("commits");
+                commit(txn);
             }
         });
         let aborting = spawn(&db, move |db| {
@@ -605,11 +608,11 @@ fn a_slot_is_used_again_only_when_nobody_sees_its_row() {
             let mut txn = db.begin(10);
             let base = txn.snapshot().ts;
             db.table.delete_row(&mut txn, base, rid).expect("one writer");
-            txn.commit().expect("commits");
+            commit(txn);
             for i in 0..2 {
                 let mut txn = db.begin(11 + i);
                 db.table.insert_row(&mut txn, &row(9 + i as i64, 3)).expect("free");
-                txn.commit().expect("commits");
+                commit(txn);
             }
         });
         let reader = spawn(&db, move |db| {
@@ -643,14 +646,15 @@ fn what_is_kept_stays_and_what_is_released_goes() {
                     }
                     let ts = txn.pre_commit();
                     commits.lock().expect("no panic").push((ts, n));
-                    Box::new(txn).post_commit().expect("commits");
+                    let logged = Box::new(txn).post_commit().expect("commits");
+                    logged.waits_for_nothing(NO_LOG);
                 }
             })
         };
         let keeper = spawn(&db, move |db| {
             let mut txn = db.begin(20);
             txn.keep(1, &[SpaceId(1)]).expect("a slot is free");
-            txn.commit().expect("commits");
+            commit(txn);
             let see = || {
                 let view = db.engine.kept(1).expect("kept");
                 let rows = (db.number(&view, row), db.number(&view, doomed));
@@ -682,7 +686,7 @@ fn what_a_fresh_view_does_not_see_comes_through_the_feed() {
         let writer = spawn(&db, move |db| {
             let mut txn = db.begin(10);
             db.set(&mut txn, rid, 1).expect("one writer");
-            txn.commit().expect("commits");
+            commit(txn);
         });
         let reader = spawn(&db, move |db| {
             let mut feed = db.table.open_feed();
@@ -710,12 +714,12 @@ fn a_key_that_is_being_written_is_not_read_torn() {
         let rid = rids[0];
         let mut txn = db.begin(5);
         db.set(&mut txn, rid, 1).expect("free");
-        txn.commit().expect("commits");
+        commit(txn);
         let writer = spawn(&db, move |db| {
             let mut txn = db.begin(10);
             db.set(&mut txn, rid, 2).expect("one writer");
             db.set(&mut txn, rid, 3).expect("own");
-            txn.commit().expect("commits");
+            commit(txn);
         });
         join(vec![writer, collector(&db)]);
         db.engine.collect_garbage();
@@ -746,17 +750,17 @@ fn a_build_misses_no_key_and_keeps_none_that_was_lost() {
         let writer = spawn(&db, move |db| {
             let mut txn = db.begin(10);
             db.set(&mut txn, rids[0], 5).expect("one writer");
-            txn.commit().expect("commits");
+            commit(txn);
             let mut txn = db.begin(11);
             let base = txn.snapshot().ts;
             db.table.delete_row(&mut txn, base, rids[1]).expect("one writer");
-            txn.commit().expect("commits");
+            commit(txn);
             let mut txn = db.begin(12);
             db.set(&mut txn, rids[0], 6).expect("one writer");
             Box::new(txn).abort();
             let mut txn = db.begin(13);
             db.table.insert_row(&mut txn, &row(9, 7)).expect("free");
-            txn.commit().expect("commits");
+            commit(txn);
         });
         let new = Arc::new(new);
         let builder = {

@@ -1,17 +1,14 @@
 //! The one door to what trackers wait with, so that a model checker can stand behind it: as `sync.rs` of
 //! froglet-memory, for `tracker.rs`, `key_tracker.rs` and `pair_tracker.rs` only.
 
-#[cfg(not(shuttle))]
-pub(crate) use {parking_lot::Mutex, std::hint, std::sync::atomic};
-
-#[cfg(shuttle)]
-pub(crate) use {locks::Mutex, shuttle::hint, shuttle::sync::atomic};
+pub(crate) use froglet_engine::locks::Mutex;
+use froglet_engine::locks::MutexGuard;
 
 #[cfg(not(shuttle))]
-type MutexGuard<'a, T> = parking_lot::MutexGuard<'a, T>;
+pub(crate) use std::{hint, sync::atomic};
 
 #[cfg(shuttle)]
-type MutexGuard<'a, T> = shuttle::sync::MutexGuard<'a, T>;
+pub(crate) use shuttle::{hint, sync::atomic};
 
 /// `parking_lot`'s condition variable, or shuttle's.
 #[derive(Default)]
@@ -39,23 +36,5 @@ impl Condvar {
     /// Wakes all who wait.
     pub fn notify_all(&self) {
         self.0.notify_all();
-    }
-}
-
-#[cfg(shuttle)]
-mod locks {
-    use super::MutexGuard;
-
-    #[derive(Default)]
-    pub(crate) struct Mutex<T>(shuttle::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub fn new(value: T) -> Mutex<T> {
-            Mutex(shuttle::sync::Mutex::new(value))
-        }
-
-        pub fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().expect("a task that panics ends the schedule")
-        }
     }
 }

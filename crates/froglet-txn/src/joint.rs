@@ -12,6 +12,8 @@
 
 mod crossing;
 mod registry;
+#[cfg(all(test, shuttle))]
+mod schedules;
 mod txn;
 
 use std::any::Any;

@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 
 use froglet_engine::Ts;
-use parking_lot::Mutex;
+use froglet_engine::locks::Mutex;
 
 /// How it is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +169,7 @@ impl Registry {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(shuttle)))]
 mod tests {
     use super::*;
 
