@@ -306,7 +306,7 @@ impl Core {
         let Some(key) = range.one().filter(|_| index.spec.keeps_apart()) else { return Ok(None) };
         // Here first, as below.
         let open = index.some(from, to, false, ENTRIES_AT_ONCE);
-        let Some(mut found) = self.store.rows_of_key(&index.prefix, key)? else { return Ok(None) };
+        let Some(mut found) = self.store.rows_of_key(from, to)? else { return Ok(None) };
         if open.len() == ENTRIES_AT_ONCE {
             return Ok(None);
         }

@@ -31,7 +31,7 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
     })?;
     let reads = SlowReads::new(options.aside, options.read_delay);
     let blocks = options.cache_bytes - Cached::<LsmStore>::share(options.cache_bytes);
-    let store = LsmStore::open(&store_dir, blocks, reads)?;
+    let store = Cached::new(LsmStore::open(&store_dir, blocks, reads)?, options.cache_bytes);
     let purges = Arc::new(Purges::default());
     let pins = Arc::new(Pins::default());
     let mut replay = Replay {
@@ -67,7 +67,6 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
         },
     )?;
     let Replay { spaces, keepers, newest, half, .. } = replay;
-    let store = Cached::new(store, options.cache_bytes);
     let core = Core::new(options, store, log, &manifest, spaces, purges, pins);
     core.clock.fetch_max(newest, Ordering::SeqCst);
     core.recovered_half.fetch_max(half, Ordering::SeqCst);
@@ -111,7 +110,7 @@ fn corrupt(malformed: Malformed) -> EngineError {
 }
 
 struct Replay<'a> {
-    store: &'a LsmStore,
+    store: &'a Cached<LsmStore>,
     purges: &'a Arc<Purges>,
     spaces: BTreeMap<SpaceId, Arc<Space>>,
     keepers: BTreeMap<u64, (u64, Vec<SpaceId>)>,
@@ -198,8 +197,7 @@ impl Replay<'_> {
         if !self.spaces.contains_key(&space) {
             return Ok(None);
         }
-        let found = self.store.get(Tree::Rows, &keys::row(space, rid))?;
-        found.map(|bytes| Version::decode(&bytes)).transpose()
+        self.store.row(space, rid)
     }
 
     fn transaction(&mut self, transaction: Transaction<'_>) -> Result<(), EngineError> {

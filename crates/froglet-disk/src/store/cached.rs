@@ -123,17 +123,16 @@ impl<S: Store> Cached<S> {
         Ok(Some(row))
     }
 
-    /// The rows that have an entry of a key, unless they are many: `prefix` and `key` as in [`keys::entry`].
-    pub fn rows_of_key(&self, prefix: &[u8; 8], key: &[u8]) -> Result<Option<Rids>, EngineError> {
-        let key = [&prefix[..], key].concat();
-        let place = match self.keys.get_value_or_guard(key.as_slice(), AT_ONCE) {
+    /// The rows that have an entry of one key, unless they are many. `key` is what its entries begin with, `to` is behind
+    /// them: the bounds of the range of that key.
+    pub fn rows_of_key(&self, key: &[u8], to: &[u8]) -> Result<Option<Rids>, EngineError> {
+        let place = match self.keys.get_value_or_guard(key, AT_ONCE) {
             GuardResult::Value(rids) => return Ok(Some(rids)),
             GuardResult::Guard(place) => Some(place),
             GuardResult::Timeout => None,
         };
         let mut rids = Rids::new();
-        let to = [&key[..], &[0xFF; 9]].concat();
-        self.store.range(Tree::Index, &key, &to, false, &mut |entry, _| {
+        self.store.range(Tree::Index, key, to, false, &mut |entry, _| {
             // Keys between are longer than this one, of which it is the beginning: there are none, see `keys`.
             let (of, rid) = keys::of_entry(entry);
             if of == &key[8..] {
@@ -301,7 +300,8 @@ mod tests {
     }
 
     fn rids_of<S: Store>(store: &Cached<S>, key: &[u8]) -> Option<Vec<u64>> {
-        let found = store.rows_of_key(&prefix(), key).expect("read");
+        let key = [&prefix()[..], key].concat();
+        let found = store.rows_of_key(&key, &[&key[..], &[0xFF; 9]].concat()).expect("read");
         found.map(|rids| rids.iter().map(|rid| rid.0).collect())
     }
 
