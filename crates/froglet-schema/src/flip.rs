@@ -389,8 +389,10 @@ impl CommitHook for Hook {
     }
 
     fn committed(&self, txn: &mut Transaction, commit_ts: Ts) {
-        if local(txn).is_none() {
-            return;
+        let Some(own) = local(txn) else { return };
+        if !own.flipping {
+            // Nothing is left of what it was to change, or nothing had to be: whoever flips now is not met [F4].
+            return self.aborting(txn);
         }
         if let Ok(catalog) = self.catalog() {
             CrashPoint::FlipLogged.reached();

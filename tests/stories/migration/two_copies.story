@@ -204,7 +204,9 @@ M> alter table m5 rename to t
 M> commit
 W> select * from t where id = 1
     ERROR 40001: could not serialize access due to a concurrent schema change
+M> create table gone_at_once (); drop table gone_at_once
 W> rollback to before
+M> create table gone_at_once (); drop table gone_at_once
 W> update t set v = v + 1 where id = 1 returning *
     1|2
 W> commit
