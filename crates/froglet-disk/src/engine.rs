@@ -515,7 +515,7 @@ impl DiskEngine {
         kept: u64,
     ) -> Result<(), EngineError> {
         env.create_dir_all(dir)?;
-        let manifest = Manifest::read(env, dir)?;
+        let manifest = Manifest::read(env, dir)?.unwrap_or_default();
         let anchor = Side { dir: anchor_log, from, kept };
         let log = dir.join(LOG);
         let beside = Side { dir: &log, from: Lsn(manifest.lsn), kept: manifest.half };

@@ -65,10 +65,9 @@ pub(crate) struct ColumnEntry {
 }
 
 impl Manifest {
-    /// Reads the newest manifest; the default if there is none.
-    pub fn read(env: &dyn Env, dir: &Path) -> Result<Manifest, EngineError> {
-        let manifest = froglet_log::manifest::read(env, &dir.join(NAME), FORMAT)?;
-        Ok(manifest.unwrap_or_default())
+    /// Reads the newest manifest; none before the first checkpoint.
+    pub fn read(env: &dyn Env, dir: &Path) -> Result<Option<Manifest>, EngineError> {
+        froglet_log::manifest::read(env, &dir.join(NAME), FORMAT)
     }
 
     /// Puts the manifest in place.

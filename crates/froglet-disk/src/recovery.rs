@@ -16,14 +16,16 @@ use crate::engine::{Core, DiskOptions, LOG, Pins, Purges};
 use crate::keys;
 use crate::manifest::Manifest;
 use crate::space::Space;
-use crate::store::{Cached, LsmStore, SlowReads, Store, Tree};
+use crate::store::{Cached, LsmStore, SlowReads, Store, Tree, Trees};
 use crate::txn::put_version;
 use crate::version::{self, Cells, Version, encode};
 
 pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
     let env = Arc::clone(&options.env);
     env.create_dir_all(&options.dir)?;
-    let manifest = Manifest::read(&*env, &options.dir)?;
+    let known = Manifest::read(&*env, &options.dir)?;
+    let trees = if known.is_some() { Trees::Known } else { Trees::MayBeNew };
+    let manifest = known.unwrap_or_default();
     let store_dir = options.store_dir.clone().unwrap_or_else(|| options.dir.join("store"));
     std::fs::create_dir_all(&store_dir).map_err(|error| EngineError::Unusable {
         what: format!("{} cannot be made", store_dir.display()),
@@ -31,7 +33,7 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
     })?;
     let reads = SlowReads::new(options.aside, options.read_delay);
     let blocks = options.cache_bytes - Cached::<LsmStore>::share(options.cache_bytes);
-    let store = Cached::new(LsmStore::open(&store_dir, blocks, reads)?, options.cache_bytes);
+    let store = Cached::new(LsmStore::open(&store_dir, trees, blocks, reads)?, options.cache_bytes);
     let purges = Arc::new(Purges::default());
     let pins = Arc::new(Pins::default());
     let mut replay = Replay {

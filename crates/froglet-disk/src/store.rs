@@ -44,6 +44,15 @@ impl Tree {
     }
 }
 
+/// Whether the maps have been written before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trees {
+    /// Those that are not there are made.
+    MayBeNew,
+    /// They have what is not in the log any more: one that is not there is an error, and not an empty one.
+    Known,
+}
+
 /// What is visited of a range; false ends it.
 pub(crate) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> bool + 'a;
 

@@ -19,7 +19,7 @@ use lsm_tree::{
 
 use parking_lot::Mutex;
 
-use super::{SlowReads, Store, Tree, Visit};
+use super::{SlowReads, Store, Tree, Trees, Visit};
 
 /// Runs of the first level at which a tree is compacted.
 const RUNS_MAX: usize = 4;
@@ -64,7 +64,15 @@ struct One {
 }
 
 impl LsmStore {
-    pub fn open(dir: &Path, cache_bytes: u64, reads: SlowReads) -> Result<LsmStore, EngineError> {
+    pub fn open(
+        dir: &Path,
+        trees: Trees,
+        cache_bytes: u64,
+        reads: SlowReads,
+    ) -> Result<LsmStore, EngineError> {
+        if trees == Trees::Known {
+            Tree::IN_ORDER.iter().try_for_each(|tree| expect_written(&dir.join(tree.name())))?;
+        }
         let cache = Arc::new(Cache::with_capacity_bytes(cache_bytes));
         Ok(LsmStore {
             rows: One::open(dir, Tree::Rows, &cache)?,
@@ -165,6 +173,23 @@ impl One {
 
     fn result<T>(&self, result: lsm_tree::Result<T>) -> Result<T, EngineError> {
         result.map_err(|error| failed(&self.name, error))
+    }
+}
+
+/// The library makes a tree where it finds none.
+fn expect_written(dir: &Path) -> Result<(), EngineError> {
+    let current = dir.join("current");
+    match current.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(EngineError::Corrupt {
+            file: format!("tables on disk ({})", dir.display()),
+            offset: 0,
+            what: "its files are not there; restore the data directory from a copy".into(),
+        }),
+        Err(error) => Err(EngineError::Unusable {
+            what: format!("{} cannot be read", current.display()),
+            source: Arc::new(error),
+        }),
     }
 }
 
@@ -386,7 +411,7 @@ mod tests {
 
     fn open(dir: &Path) -> LsmStore {
         let reads = SlowReads::new(|work| work(), Duration::ZERO);
-        LsmStore::open(dir, 1 << 20, reads).expect("a new directory")
+        LsmStore::open(dir, Trees::MayBeNew, 1 << 20, reads).expect("a new directory")
     }
 
     fn flush(store: &LsmStore) {
