@@ -22,6 +22,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use crate::keys;
 use crate::manifest::Manifest;
 use crate::overlay::{Overlay, Owner};
+use crate::recent::Recent;
 use crate::space::Space;
 use crate::store::{Aside, Cached, LsmStore, Store};
 use crate::table::DiskTable;
@@ -81,6 +82,7 @@ pub(crate) struct Core {
     pub gather_bytes: u64,
     pub clock: AtomicU64,
     pub overlay: Overlay,
+    pub recent: Recent,
     pub spaces: RwLock<BTreeMap<SpaceId, Arc<Space>>>,
     pub keepers: Mutex<BTreeMap<u64, Arc<Pin>>>,
     pub pins: Arc<Pins>,
@@ -213,6 +215,7 @@ impl Core {
             gather_bytes: options.gather_bytes,
             clock: AtomicU64::new(manifest.ts.max(1)),
             overlay: Overlay::new(),
+            recent: Recent::new(options.gather_bytes),
             spaces: RwLock::new(spaces),
             keepers: Mutex::default(),
             pins,
@@ -723,7 +726,13 @@ impl Beside for DiskEngine {
     }
 
     fn figures(&self) -> EngineFigures {
-        self.core.store.figures()
+        let figures = self.core.store.figures();
+        let recent = &self.core.recent;
+        EngineFigures {
+            memory_bytes: figures.memory_bytes + recent.bytes(),
+            versions: figures.versions.map(|versions| versions + recent.versions()),
+            ..figures
+        }
     }
 
     fn newest_half(&self) -> u64 {

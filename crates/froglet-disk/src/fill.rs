@@ -25,6 +25,7 @@ use crate::overlay::{Base, Block, Set, State, pause};
 use crate::read::PART_BYTES;
 use crate::store::{Store, Tree};
 use crate::table::{DiskTable, Read};
+use crate::txn::put_row;
 use crate::version::{self, Cells, encode};
 
 /// Entries that are logged in one record.
@@ -377,7 +378,7 @@ impl DiskTable {
                 self.core.store.put(Tree::Index, entry, &[]);
             }
             for (rid, cells) in rids.iter().zip(&rows) {
-                self.core.store_row(&self.space, *rid, None, Some(cells), 0);
+                put_row(&self.core.store, &self.space, *rid, None, Some(cells), 0);
             }
             done();
             Ok(())

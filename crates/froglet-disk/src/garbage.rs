@@ -1,4 +1,5 @@
 //! What nobody sees any more: old versions, entries of keys that no version has, spaces and indexes that were dropped.
+//! Of an old version in memory nothing else goes ([N2] of `recent.rs`).
 //!
 //! ```text
 //!   commits ─▶ queue, by end ── end <= oldest view? ─▶ by row ─▶ row taken ─▶ entries ─ versions ─▶ row free
@@ -100,7 +101,8 @@ impl Core {
     }
 
     /// Collects old versions; those of rows that have a writer are put back, and counted.
-    fn collect_all(&self, due: &mut [Old]) -> Result<usize, EngineError> {
+    fn collect_all(&self, due: &mut Vec<Old>) -> Result<usize, EngineError> {
+        due.retain(|(end, space, rid)| !self.recent.remove(*space, *rid, *end));
         due.sort_unstable_by_key(|(end, space, rid)| (*space, *rid, *end));
         let (mut busy, mut outcome) = (0, Ok(()));
         for row in due.chunk_by(|a, b| (a.1, a.2) == (b.1, b.2)) {
@@ -120,8 +122,15 @@ impl Core {
         outcome.map(|()| busy)
     }
 
-    /// Goes through the whole history.
+    /// Goes through all old versions.
     fn sweep(&self, oldest: u64) -> Result<(), EngineError> {
+        let (mut due, later): (Vec<Old>, Vec<Old>) =
+            self.recent.all().into_iter().partition(|(end, ..)| *end <= oldest);
+        {
+            let mut garbage = self.garbage.lock();
+            later.into_iter().for_each(|(end, space, rid)| garbage.push(end, space, rid));
+        }
+        self.collect_all(&mut due)?;
         let mut from = Vec::new();
         loop {
             let mut found = Vec::new();

@@ -13,7 +13,7 @@
 //! - `store`: ordered maps of bytes over `lsm-tree`, behind what was read lately; `keys`, `version`: what is in them;
 //! - `fill`: what migrations store without a version;
 //! - `checkpoint`, `manifest`, `recovery`: from memory to files, and back;
-//! - `garbage`: what goes.
+//! - `recent`: old versions that go before they are written; `garbage`: what goes.
 //!
 //! The engine is the one beside the anchor (`froglet_engine::crossing`): it has its own timeline, log and recovery, and
 //! knows the anchor only through [`froglet_engine::crossing::Crossings`]. The files have what is committed and durable in
@@ -27,6 +27,7 @@ mod keys;
 mod manifest;
 mod overlay;
 mod read;
+mod recent;
 mod recovery;
 mod space;
 mod store;

@@ -138,6 +138,10 @@ impl Core {
         if space.newest_end.load(std::sync::atomic::Ordering::SeqCst) <= ts {
             return Ok(None);
         }
+        // Here first [N3].
+        if let Some(version) = self.recent.at(space.id, rid, ts) {
+            return Ok(Some(version));
+        }
         // Of the ends above `ts` the smallest.
         let (from, to) = (keys::history(space.id, rid, u64::MAX), keys::history(space.id, rid, ts));
         let mut found = None;
@@ -202,6 +206,13 @@ impl Core {
             end = keys::row(space.id, next);
         }
         if space.newest_end.load(std::sync::atomic::Ordering::SeqCst) > view.ts {
+            let is_in_part = |rid: RowId| next.is_none_or(|next| rid < next);
+            self.recent.of_block(space.id, from, view.ts, |rid, version| {
+                if is_in_part(rid) && decided.get(&rid) != Some(&true) {
+                    seen.insert(rid, Cells::clone(&version.cells));
+                    decided.insert(rid, true);
+                }
+            });
             let mut read = Part::new(from);
             self.store.range(Tree::History, &start, &end, false, &mut |key, value| {
                 let (_, rid, ended) = keys::of_history(key);

@@ -17,7 +17,7 @@ use crate::keys;
 use crate::manifest::Manifest;
 use crate::space::Space;
 use crate::store::{Cached, LsmStore, SlowReads, Store, Tree, Trees};
-use crate::txn::put_version;
+use crate::txn::{put_old, put_row};
 use crate::version::{self, Cells, Version, encode};
 
 pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
@@ -245,7 +245,10 @@ impl Replay<'_> {
         if let Some(cells) = &now {
             self.enter(space, rid, cells)?;
         }
-        put_version(self.store, space, rid, base.as_ref(), now.as_ref(), ts);
+        if let Some(base) = &base {
+            put_old(self.store, space, rid, base, ts);
+        }
+        put_row(self.store, space, rid, base.as_ref(), now.as_ref(), ts);
         Ok(())
     }
 
@@ -288,7 +291,7 @@ impl Replay<'_> {
             let mut cells = Vec::new();
             redo::put_cells(&mut cells, columns.iter().copied().zip(row));
             self.enter(space, *rid, &cells)?;
-            put_version(self.store, space, *rid, None, Some(&cells.into()), 0);
+            put_row(self.store, space, *rid, None, Some(&cells.into()), 0);
         }
         Ok(())
     }

@@ -130,6 +130,11 @@ impl Space {
         index
     }
 
+    /// An old version ends then.
+    pub fn ends_at(&self, ts: u64) {
+        self.newest_end.fetch_max(ts, Ordering::SeqCst);
+    }
+
     pub fn has_index(&self, id: IndexId) -> bool {
         self.indexes.read().iter().any(|index| index.id() == id)
     }

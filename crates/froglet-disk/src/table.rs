@@ -76,7 +76,7 @@ impl DiskTable {
             versions += 1;
             true
         })?;
-        Ok(versions)
+        Ok(versions + self.core.recent.count(self.space.id))
     }
 
     /// Reads a part of a block; where the next one begins.

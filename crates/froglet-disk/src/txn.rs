@@ -20,7 +20,7 @@ use froglet_log::{Chain, Reserving, Room, redo};
 
 use crate::engine::{Core, Pin};
 use crate::keys;
-use crate::overlay::{Base, ClaimKey, Owner, State};
+use crate::overlay::{Base, ClaimKey, Owner, Pending, Set, State};
 use crate::space::{Index, Space};
 use crate::store::{Store, Tree};
 use crate::version::{Cells, Version, encode};
@@ -374,8 +374,8 @@ impl DiskTxn {
         for (space, rid) in self.rows() {
             let mut block = core.overlay.block(space.id, rid.block());
             let pending = block.get(rid).expect("a row that was written is pending");
-            if let Some(last) = pending.last() {
-                core.store_row(&space, rid, pending.base.version(), last.cells.as_ref(), ts);
+            if pending.last().is_some() {
+                core.store_row(&space, rid, pending, ts);
                 CrashPoint::HalfApplied.reached();
             }
             block.remove(rid);
@@ -410,25 +410,69 @@ impl DiskTxn {
     }
 }
 
+/// Where an old version is until nobody sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Recent,
+    History,
+}
+
 impl Core {
+    /// Where the version goes that a committed write has replaced [N1, N2].
+    fn place_of_old(&self, space: &Space, pending: &Pending, ts: u64) -> Place {
+        let (Some(base), false) = (pending.base.version(), self.recent.is_full()) else {
+            return Place::History;
+        };
+        let keeps_keys = || {
+            let now = pending.last().and_then(|last| last.cells.as_ref());
+            let indexes = space.indexes.read();
+            let is_set = |index: &Index| {
+                pending.changes.iter().any(|change| match &change.set {
+                    Set::Some(ids) => ids.iter().any(|id| index.has_column(*id)),
+                    Set::Nothing => false,
+                    Set::Inserted | Set::Deleted => true,
+                })
+            };
+            let has_both = |index: &Index, now: &Cells| matches!((index.key_of(&base.cells), index.key_of(now)), (Ok(a), Ok(b)) if a.0 == b.0);
+            now.is_some_and(|now| {
+                indexes.iter().all(|index| !is_set(index) || has_both(index, now))
+            })
+        };
+        let is_needed = || space.has_feeds() || self.pins.need(space.id, base.begin, ts);
+        match keeps_keys() && !is_needed() {
+            true => Place::Recent,
+            false => Place::History,
+        }
+    }
+
     /// Puts a committed version into the store, in the order that readers rely on. Its writer has the row [O1].
-    pub fn store_row(
-        &self,
-        space: &Space,
-        rid: RowId,
-        base: Option<&Version>,
-        now: Option<&Cells>,
-        ts: u64,
-    ) {
-        put_version(&self.store, space, rid, base, now, ts);
+    fn store_row(&self, space: &Space, rid: RowId, pending: &Pending, ts: u64) {
+        let now = pending.last().and_then(|last| last.cells.as_ref());
+        let base = pending.base.version();
+        if let Some(base) = base {
+            match self.place_of_old(space, pending, ts) {
+                Place::Recent => {
+                    space.ends_at(ts);
+                    self.recent.put(space.id, rid, ts, base.clone());
+                }
+                Place::History => put_old(&self.store, space, rid, base, ts),
+            }
+        }
+        put_row(&self.store, space, rid, base, now, ts);
         if base.is_some() {
             self.garbage.lock().push(ts, space.id, rid);
         }
     }
 }
 
-/// Puts a version of a row in the place of another one, which becomes a part of its history.
-pub(crate) fn put_version(
+/// Puts a version into the history that was the newest until `ts`.
+pub(crate) fn put_old(store: &dyn Store, space: &Space, rid: RowId, old: &Version, ts: u64) {
+    space.ends_at(ts);
+    store.put(Tree::History, &keys::history(space.id, rid, ts), &old.encode());
+}
+
+/// Puts a version of a row in the place of another one, which is somewhere else already.
+pub(crate) fn put_row(
     store: &dyn Store,
     space: &Space,
     rid: RowId,
@@ -436,10 +480,6 @@ pub(crate) fn put_version(
     now: Option<&Cells>,
     ts: u64,
 ) {
-    if let Some(base) = base {
-        space.newest_end.fetch_max(ts, Ordering::SeqCst);
-        store.put(Tree::History, &keys::history(space.id, rid, ts), &base.encode());
-    }
     let key = keys::row(space.id, rid);
     match now {
         Some(cells) => store.put(Tree::Rows, &key, &encode(ts, cells)),
