@@ -2,7 +2,7 @@
  *
  *   FROGLET_FAULTS   a file of lines:  CALL MODE ARGUMENT PART-OF-THE-PATH
  *
- *   CALL   write (pwrite and write), fdatasync, fsync, open (to create), rename, ftruncate, unlink
+ *   CALL   write (pwrite and write), read (pread and read), fdatasync, fsync, open (to create), rename, ftruncate, unlink
  *   MODE   fail ERRNO    the call fails, and nothing is done
  *          torn ERRNO    of a write the first half is done, then it fails
  *          late ERRNO    after half a second it fails
@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -41,7 +42,7 @@ static enum mode fault(const char *call, const char *path) {
   int fd = real_open(file, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return NONE;
   char text[4096];
-  ssize_t n = read(fd, text, sizeof text - 1);
+  ssize_t n = syscall(SYS_read, fd, text, sizeof text - 1);
   close(fd);
   if (n <= 0) return NONE;
   text[n] = 0;
@@ -101,6 +102,20 @@ static ssize_t put(int fd, const void *bytes, size_t n, off_t at, int positioned
 ssize_t pwrite64(int fd, const void *bytes, size_t n, off_t at) { return put(fd, bytes, n, at, 1); }
 ssize_t pwrite(int fd, const void *bytes, size_t n, off_t at) { return put(fd, bytes, n, at, 1); }
 ssize_t write(int fd, const void *bytes, size_t n) { return put(fd, bytes, n, 0, 0); }
+
+static int get_fails(int fd) { return fd > 2 && fault_of("read", fd) == FAIL; }
+
+ssize_t pread64(int fd, void *bytes, size_t n, off_t at) {
+  REAL(pread64);
+  return get_fails(fd) ? -1 : real(fd, bytes, n, at);
+}
+
+ssize_t pread(int fd, void *bytes, size_t n, off_t at) { return pread64(fd, bytes, n, at); }
+
+ssize_t read(int fd, void *bytes, size_t n) {
+  REAL(read);
+  return get_fails(fd) ? -1 : real(fd, bytes, n);
+}
 
 int ftruncate64(int fd, off_t n) {
   REAL(ftruncate64);

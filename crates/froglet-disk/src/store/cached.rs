@@ -279,7 +279,10 @@ mod tests {
 
     fn open(dir: &Path, cache_bytes: u64) -> Cached<LsmStore> {
         let reads = SlowReads::new(|work| work(), Duration::ZERO);
-        Cached::new(LsmStore::open(dir, Trees::MayBeNew, 1 << 20, reads).expect("a new directory"), cache_bytes)
+        Cached::new(
+            LsmStore::open(dir, Trees::MayBeNew, 1 << 20, reads).expect("a new directory"),
+            cache_bytes,
+        )
     }
 
     fn put_row<S: Store>(store: &Cached<S>, rid: u64, begin: u64) {
