@@ -24,7 +24,7 @@ use crate::manifest::Manifest;
 use crate::overlay::{Overlay, Owner};
 use crate::recent::Recent;
 use crate::space::Space;
-use crate::store::{Aside, Cached, LsmStore, Store};
+use crate::store::{Aside, Cached, Maps, Store};
 use crate::table::DiskTable;
 use crate::txn::DiskTxn;
 
@@ -75,7 +75,7 @@ impl DiskOptions {
 
 /// What everything on an engine shares.
 pub(crate) struct Core {
-    pub store: Cached<LsmStore>,
+    pub store: Cached<Maps>,
     pub log: Log,
     pub env: Arc<dyn Env>,
     pub dir: PathBuf,
@@ -200,7 +200,7 @@ impl Core {
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         options: DiskOptions,
-        store: Cached<LsmStore>,
+        store: Cached<Maps>,
         log: Log,
         manifest: &Manifest,
         spaces: BTreeMap<SpaceId, Arc<Space>>,

@@ -39,3 +39,11 @@ mod write;
 pub use engine::{DiskEngine, DiskOptions};
 pub use store::Aside;
 pub use table::DiskTable;
+
+/// For `benches/stores.rs`, which compares them.
+#[doc(hidden)]
+pub mod stores {
+    #[cfg(feature = "rocksdb")]
+    pub use crate::store::RocksStore;
+    pub use crate::store::{LsmStore, SlowReads, Store, Tree, Visit};
+}

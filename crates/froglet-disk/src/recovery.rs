@@ -16,7 +16,7 @@ use crate::engine::{Core, DiskOptions, LOG, Pins, Purges};
 use crate::keys;
 use crate::manifest::Manifest;
 use crate::space::Space;
-use crate::store::{Cached, LsmStore, SlowReads, Store, Tree, Trees};
+use crate::store::{Cached, Maps, SlowReads, Store, Tree, expect_written};
 use crate::txn::{put_old, put_row};
 use crate::version::{self, Cells, Version, encode};
 
@@ -24,16 +24,19 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
     let env = Arc::clone(&options.env);
     env.create_dir_all(&options.dir)?;
     let known = Manifest::read(&*env, &options.dir)?;
-    let trees = if known.is_some() { Trees::Known } else { Trees::MayBeNew };
-    let manifest = known.unwrap_or_default();
     let store_dir = options.store_dir.clone().unwrap_or_else(|| options.dir.join("store"));
+    if known.is_some() {
+        // It has what is not in the log any more.
+        expect_written(&store_dir)?;
+    }
+    let manifest = known.unwrap_or_default();
     std::fs::create_dir_all(&store_dir).map_err(|error| EngineError::Unusable {
         what: format!("{} cannot be made", store_dir.display()),
         source: Arc::new(error),
     })?;
     let reads = SlowReads::new(options.aside, options.read_delay);
-    let blocks = options.cache_bytes - Cached::<LsmStore>::share(options.cache_bytes);
-    let store = Cached::new(LsmStore::open(&store_dir, trees, blocks, reads)?, options.cache_bytes);
+    let blocks = options.cache_bytes - Cached::<Maps>::share(options.cache_bytes);
+    let store = Cached::new(Maps::open(&store_dir, blocks, reads)?, options.cache_bytes);
     let purges = Arc::new(Purges::default());
     let pins = Arc::new(Pins::default());
     let mut replay = Replay {
@@ -112,7 +115,7 @@ fn corrupt(malformed: Malformed) -> EngineError {
 }
 
 struct Replay<'a> {
-    store: &'a Cached<LsmStore>,
+    store: &'a Cached<Maps>,
     purges: &'a Arc<Purges>,
     spaces: BTreeMap<SpaceId, Arc<Space>>,
     keepers: BTreeMap<u64, (u64, Vec<SpaceId>)>,

@@ -9,19 +9,45 @@
 //! changed is an error, never another answer. Single rows and keys are remembered in front of it (`cached`).
 
 mod cached;
+#[cfg(test)]
+mod contract;
 mod lsm;
+#[cfg(feature = "rocksdb")]
+mod rocks;
 mod slow_reads;
 
-pub(crate) use cached::{Cached, Rids};
-pub(crate) use lsm::LsmStore;
-pub use slow_reads::Aside;
-pub(crate) use slow_reads::SlowReads;
+use std::path::Path;
+use std::sync::Arc;
 
 use froglet_engine::{EngineError, EngineFigures, Vacuum};
 
+pub(crate) use cached::{Cached, Rids};
+pub use lsm::LsmStore;
+#[cfg(feature = "rocksdb")]
+pub use rocks::RocksStore;
+pub use slow_reads::{Aside, SlowReads};
+
+/// Where an engine has its maps.
+#[cfg(not(feature = "rocksdb"))]
+pub(crate) type Maps = LsmStore;
+#[cfg(feature = "rocksdb")]
+pub(crate) type Maps = RocksStore;
+
+/// Runs of the first level at which a tree is compacted.
+const RUNS_MAX: usize = 4;
+/// Runs of the first level at which who writes waits for compactions.
+const RUNS_CROWDED: usize = 32;
+/// One of so many keys is to be freed, or files are not written again for it.
+const WORTHWHILE: u64 = 10;
+const FILE_BYTES: u64 = 64 << 20;
+/// So many removals stay in memory, where reads pass over each; in files so many, or half of all else.
+const REMOVED_MANY: u64 = 20_000;
+/// Keys that are held in memory to be removed.
+const REMOVED_AT_ONCE: usize = 10_000;
+
 /// One of the maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tree {
+pub enum Tree {
     /// The newest committed version of each row.
     Rows,
     /// Versions before it.
@@ -35,6 +61,7 @@ impl Tree {
     /// there without its old one, and its entries.
     pub const IN_ORDER: [Tree; 3] = [Tree::History, Tree::Index, Tree::Rows];
 
+    /// As which it is in files.
     pub fn name(self) -> &'static str {
         match self {
             Tree::Rows => "rows",
@@ -44,22 +71,16 @@ impl Tree {
     }
 }
 
-/// Whether the maps have been written before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trees {
-    /// Those that are not there are made.
-    MayBeNew,
-    /// They have what is not in the log any more: one that is not there is an error, and not an empty one.
-    Known,
-}
-
 /// What is visited of a range; false ends it.
-pub(crate) type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> bool + 'a;
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8]) -> bool + 'a;
 
 /// See the module.
-pub(crate) trait Store: Send + Sync {
+pub trait Store: Send + Sync {
+    /// From now on this key has this value.
     fn put(&self, tree: Tree, key: &[u8], value: &[u8]);
+    /// From now on there is no such key.
     fn remove(&self, tree: Tree, key: &[u8]);
+    /// The value that was put last, unless the key was removed.
     fn get(&self, tree: Tree, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError>;
     /// Visits the keys at or above `from` and below `to`, ascending or descending.
     fn range(
@@ -93,4 +114,65 @@ pub(crate) trait Store: Send + Sync {
     ) -> Result<(), EngineError>;
     /// Forgets every key at or above `from` and below `to`.
     fn remove_range(&self, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError>;
+}
+
+/// An error if one of the maps that were written is not in `dir`, by the file that says what it has now: whoever opens
+/// the maps makes those that he does not find.
+pub(crate) fn expect_written(dir: &Path) -> Result<(), EngineError> {
+    for tree in Tree::IN_ORDER {
+        let dir = dir.join(tree.name());
+        let is_there = dir.join(Maps::CURRENT).try_exists();
+        let is_there = is_there.map_err(|source| EngineError::Unusable {
+            what: format!("tables on disk ({}) cannot be read", dir.display()),
+            source: Arc::new(source),
+        })?;
+        if !is_there {
+            return Err(EngineError::Corrupt {
+                file: format!("tables on disk ({})", dir.display()),
+                offset: 0,
+                what: "its files are not there; restore the data directory from a copy".into(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Removes the keys at or above `from` and below `to` one by one.
+fn remove_keys(store: &dyn Store, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
+    loop {
+        let mut keys = Vec::new();
+        store.range(tree, from, to, false, &mut |key, _| {
+            keys.push(Box::<[u8]>::from(key));
+            keys.len() < REMOVED_AT_ONCE
+        })?;
+        keys.iter().for_each(|key| store.remove(tree, key));
+        if keys.len() < REMOVED_AT_ONCE {
+            return Ok(());
+        }
+    }
+}
+
+/// The engine's error for one of the files of a tree.
+fn io_failed(name: &str, error: std::io::Error) -> EngineError {
+    match froglet_engine::env::is_disk_full(&error) {
+        true => EngineError::DiskFull(Arc::new(std::io::Error::new(
+            error.kind(),
+            format!(
+                "the disk is full: tables on disk ({name}) cannot be written; free space on its file system"
+            ),
+        ))),
+        false => EngineError::Unusable {
+            what: format!("tables on disk ({name}) cannot be read or written"),
+            source: Arc::new(error),
+        },
+    }
+}
+
+/// The engine's error for files of a tree that are not as they were written.
+fn corrupt(name: &str, what: &str) -> EngineError {
+    EngineError::Corrupt {
+        file: format!("tables on disk ({name})"),
+        offset: 0,
+        what: format!("{what}; restore the data directory from a copy"),
+    }
 }

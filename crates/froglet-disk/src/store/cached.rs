@@ -271,18 +271,15 @@ impl<S: Store> Store for Cached<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{LsmStore, SlowReads, Trees};
+    use crate::store::{Maps, SlowReads};
     use froglet_engine::IndexId;
     use std::path::Path;
 
     const SPACE: SpaceId = SpaceId(1);
 
-    fn open(dir: &Path, cache_bytes: u64) -> Cached<LsmStore> {
+    fn open(dir: &Path, cache_bytes: u64) -> Cached<Maps> {
         let reads = SlowReads::new(|work| work(), Duration::ZERO);
-        Cached::new(
-            LsmStore::open(dir, Trees::MayBeNew, 1 << 20, reads).expect("a new directory"),
-            cache_bytes,
-        )
+        Cached::new(Maps::open(dir, 1 << 20, reads).expect("a new directory"), cache_bytes)
     }
 
     fn put_row<S: Store>(store: &Cached<S>, rid: u64, begin: u64) {

@@ -19,26 +19,15 @@ use lsm_tree::{
 
 use parking_lot::Mutex;
 
-use super::{SlowReads, Store, Tree, Trees, Visit};
+use super::{
+    FILE_BYTES, REMOVED_MANY, RUNS_CROWDED, RUNS_MAX, SlowReads, Store, Tree, Visit, WORTHWHILE,
+};
 
-/// Runs of the first level at which a tree is compacted.
-const RUNS_MAX: usize = 4;
-/// Runs of the first level at which who writes waits for compactions.
-const RUNS_CROWDED: usize = 32;
-/// One of so many keys is to be freed, or files are not written again for it.
-const WORTHWHILE: u64 = 10;
-const FILE_BYTES: u64 = 64 << 20;
-/// So many removals stay in memory, where reads pass over each; in files so many, or half of all else.
-const REMOVED_MANY: u64 = 20_000;
 /// Above every number.
 const NEWEST: u64 = u64::MAX;
-/// Of so many keys of a range one is timed.
-const KEYS_TIMED: u32 = 16;
-/// Keys that are held in memory to be removed.
-const REMOVED_AT_ONCE: usize = 10_000;
 
 /// See the module.
-pub(crate) struct LsmStore {
+pub struct LsmStore {
     rows: One,
     history: One,
     index: One,
@@ -64,15 +53,11 @@ struct One {
 }
 
 impl LsmStore {
-    pub fn open(
-        dir: &Path,
-        trees: Trees,
-        cache_bytes: u64,
-        reads: SlowReads,
-    ) -> Result<LsmStore, EngineError> {
-        if trees == Trees::Known {
-            Tree::IN_ORDER.iter().try_for_each(|tree| expect_written(&dir.join(tree.name())))?;
-        }
+    /// The file that says which others a tree has.
+    pub(crate) const CURRENT: &str = "current";
+
+    /// Opens what `dir` has, or begins; its blocks in memory take so many bytes.
+    pub fn open(dir: &Path, cache_bytes: u64, reads: SlowReads) -> Result<LsmStore, EngineError> {
         let cache = Arc::new(Cache::with_capacity_bytes(cache_bytes));
         Ok(LsmStore {
             rows: One::open(dir, Tree::Rows, &cache)?,
@@ -176,49 +161,17 @@ impl One {
     }
 }
 
-/// The library makes a tree where it finds none.
-fn expect_written(dir: &Path) -> Result<(), EngineError> {
-    let current = dir.join("current");
-    match current.try_exists() {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(EngineError::Corrupt {
-            file: format!("tables on disk ({})", dir.display()),
-            offset: 0,
-            what: "its files are not there; restore the data directory from a copy".into(),
-        }),
-        Err(error) => Err(EngineError::Unusable {
-            what: format!("{} cannot be read", current.display()),
-            source: Arc::new(error),
-        }),
-    }
-}
-
 /// The engine's error for one of a tree.
 fn failed(name: &str, error: lsm_tree::Error) -> EngineError {
     match error {
-        lsm_tree::Error::Io(error) if froglet_engine::env::is_disk_full(&error) => {
-            EngineError::DiskFull(Arc::new(std::io::Error::new(
-                error.kind(),
-                format!(
-                    "the disk is full: tables on disk ({name}) cannot be written; free space on its file system"
-                ),
-            )))
-        }
-        lsm_tree::Error::Io(error) => EngineError::Unusable {
-            what: format!("tables on disk ({name}) cannot be read or written"),
-            source: Arc::new(error),
-        },
+        lsm_tree::Error::Io(error) => super::io_failed(name, error),
         lsm_tree::Error::InvalidVersion(version) => EngineError::Refused {
             state: SqlState::IO_ERROR,
             message: format!(
                 "tables on disk ({name}) have format version {version}, which this program does not read; use the program that wrote them"
             ),
         },
-        error => EngineError::Corrupt {
-            file: format!("tables on disk ({name})"),
-            offset: 0,
-            what: format!("{error:?}; restore the data directory from a copy"),
-        },
+        error => super::corrupt(name, &format!("{error:?}")),
     }
 }
 
@@ -255,28 +208,11 @@ impl Store for LsmStore {
         }
         let one = self.one(tree);
         let mut range = one.tree.range(from..to, NEWEST, None);
-        let mut visit_next = || -> Result<bool, EngineError> {
+        self.reads.each(|| {
             let next = if backward { range.next_back() } else { range.next() };
             let Some(next) = next else { return Ok(false) };
             let (key, value) = one.result(next.into_inner())?;
             Ok(visit(&key, &value))
-        };
-        let mut number = 0_u32;
-        while !self.reads.are_likely() {
-            // The first reads the most; of the others one in so many reads a block.
-            let is_timed = number.is_multiple_of(KEYS_TIMED) || self.reads.are_suspected();
-            let goes_on = match is_timed {
-                true => self.reads.timed(&mut visit_next)?,
-                false => visit_next()?,
-            };
-            if !goes_on {
-                return Ok(());
-            }
-            number += 1;
-        }
-        self.reads.aside(|| {
-            while self.reads.timed(&mut visit_next)? {}
-            Ok(())
         })
     }
 
@@ -386,17 +322,7 @@ impl Store for LsmStore {
     fn remove_range(&self, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
         let one = self.one(tree);
         one.result(one.tree.drop_range(from..to))?;
-        loop {
-            let mut keys = Vec::new();
-            self.range(tree, from, to, false, &mut |key, _| {
-                keys.push(Box::<[u8]>::from(key));
-                keys.len() < REMOVED_AT_ONCE
-            })?;
-            keys.iter().for_each(|key| self.remove(tree, key));
-            if keys.len() < REMOVED_AT_ONCE {
-                return Ok(());
-            }
-        }
+        super::remove_keys(self, tree, from, to)
     }
 }
 
@@ -411,7 +337,7 @@ mod tests {
 
     fn open(dir: &Path) -> LsmStore {
         let reads = SlowReads::new(|work| work(), Duration::ZERO);
-        LsmStore::open(dir, Trees::MayBeNew, 1 << 20, reads).expect("a new directory")
+        LsmStore::open(dir, 1 << 20, reads).expect("a new directory")
     }
 
     fn flush(store: &LsmStore) {

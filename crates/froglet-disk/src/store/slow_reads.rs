@@ -20,11 +20,14 @@ const LIKELY: u32 = 4 * WEIGHT;
 /// So much at most: so many reads that are not slow, and they are not likely to be any more.
 const MOST: u32 = 8 * WEIGHT;
 
+/// Of so many steps of a range one is timed.
+const STEPS_TIMED: u32 = 16;
+
 /// Runs work so that others who share the caller's thread go on elsewhere.
 pub type Aside = fn(&mut dyn FnMut());
 
 /// See the module.
-pub(crate) struct SlowReads {
+pub struct SlowReads {
     aside: Aside,
     /// What every read takes longer, for tests.
     delay: Duration,
@@ -33,6 +36,7 @@ pub(crate) struct SlowReads {
 }
 
 impl SlowReads {
+    /// None was slow yet.
     pub fn new(aside: Aside, delay: Duration) -> SlowReads {
         SlowReads { aside, delay, score: AtomicU32::new(0) }
     }
@@ -43,6 +47,27 @@ impl SlowReads {
             true => self.aside(|| self.timed(read)),
             false => self.timed(read),
         }
+    }
+
+    /// Steps through a range, until there is none left, or one fails.
+    pub fn each<E>(&self, mut step: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
+        let mut number = 0_u32;
+        while !self.are_likely() {
+            // The first reads the most; of the others one in so many reads a block.
+            let is_timed = number.is_multiple_of(STEPS_TIMED) || self.are_suspected();
+            let goes_on = match is_timed {
+                true => self.timed(&mut step)?,
+                false => step()?,
+            };
+            if !goes_on {
+                return Ok(());
+            }
+            number += 1;
+        }
+        self.aside(|| {
+            while self.timed(&mut step)? {}
+            Ok(())
+        })
     }
 
     /// Whether the next read is likely to be slow.
