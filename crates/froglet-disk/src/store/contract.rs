@@ -69,13 +69,13 @@ fn assert_same<S: Store>(store: &S, model: &Model, random: &mut Random) {
 /// A store and a map are told the same. A crash leaves what was there at the rotation before the last flush, and ranges
 /// that were removed since may be gone or not.
 fn follows_a_map<S: Store>(open: impl Fn(&Path) -> S) {
-    for seed in 1..5 {
+    for seed in 1..3 {
         let dir = tempfile::tempdir().expect("a directory");
         let mut random = Random(seed * 0x9E37_79B9);
         let mut store = open(dir.path());
         let (mut now, mut rotated, mut flushed) = (Model::new(), Model::new(), Model::new());
         let mut removed: Vec<(Key, Key)> = Vec::new();
-        for _ in 0..6_000 {
+        for _ in 0..2_000 {
             match random.below(400) {
                 0..230 => {
                     let (key, value) = (random.key(), random.value());
