@@ -221,7 +221,7 @@ impl Bench {
     fn load(&mut self) {
         println!(
             "\n{:10} {:>12} {:>12} {:>9} {:>8}",
-            "", "load rows/s", "again rows/s", "files MB", "written/put"
+            "", "load rows/s", "again rows/s", "files MB", "written"
         );
         let mut rates = Vec::new();
         for (name, open) in CONTENDERS {
@@ -241,8 +241,9 @@ impl Bench {
             while store.compact().expect("it is compacted") {}
             let figures = store.figures();
             let file_mb = figures.file_bytes.unwrap_or(0) as f64 / 1e6;
-            let bytes = |of: Option<u64>| of.unwrap_or(0) as f64;
-            let written = bytes(figures.written_bytes) / bytes(figures.put_bytes);
+            // Bytes of files for each of a row that was put.
+            let put_bytes = (self.rows + self.rows / 5) * ROW_BYTES;
+            let written = figures.written_bytes.unwrap_or(0) as f64 / put_bytes as f64;
             println!("{name:10} {loaded:12.0} {again:12.0} {file_mb:9.0} {written:8.2}");
             self.lines.push(json!({"what": "load", "store": name, "rows_per_second": loaded,
                 "again_per_second": again, "file_mb": file_mb, "write_amplification": written}));

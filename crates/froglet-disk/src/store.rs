@@ -6,7 +6,8 @@
 //! ```
 //! A [`Store`] knows nothing of versions: each key has one value, the last one put. What is put is in memory only, until it
 //! is flushed; nothing is flushed that was put after the last rotation. Files are checked when they are read: a byte that has
-//! changed is an error, never another answer. Single rows and keys are remembered in front of it (`cached`).
+//! changed is an error, never another answer. Single rows and keys are remembered in front of it (`cached`). Below is
+//! `lsm-tree` (`lsm`), or with the feature `rocksdb` RocksDB (`rocks`), for comparison.
 
 mod cached;
 #[cfg(test)]
