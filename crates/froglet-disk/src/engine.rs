@@ -48,6 +48,8 @@ pub struct DiskOptions {
     pub cache_bytes: u64,
     /// So much is gathered in memory before it is written to a file; three times as much makes commits wait.
     pub gather_bytes: u64,
+    /// Old versions that only views need are kept in memory up to so much (`recent.rs`); as much as is gathered, if not said.
+    pub recent_bytes: Option<u64>,
     /// Whether threads write files and clean up. Without, [`DiskEngine::work`] does.
     pub threads: bool,
     /// How reads are made that wait for the disk; here, if nobody says otherwise.
@@ -66,6 +68,7 @@ impl DiskOptions {
             store_dir: None,
             cache_bytes: 256 << 20,
             gather_bytes: 32 << 20,
+            recent_bytes: None,
             threads: true,
             aside: |read| read(),
             read_delay: Duration::ZERO,
@@ -215,7 +218,7 @@ impl Core {
             gather_bytes: options.gather_bytes,
             clock: AtomicU64::new(manifest.ts.max(1)),
             overlay: Overlay::new(),
-            recent: Recent::new(options.gather_bytes),
+            recent: Recent::new(options.recent_bytes.unwrap_or(options.gather_bytes)),
             spaces: RwLock::new(spaces),
             keepers: Mutex::default(),
             pins,
