@@ -107,7 +107,9 @@ def test_who_reads_the_past_goes_on(filled, isolation):
         before = reader.execute(seen).fetchone()
         filled.run("update t set v = 'new' where id % 3 = 0", f"delete from t where id <= {ROWS * 9 // 10}", "vacuum t",
                    "vacuum full")
-        assert file_bytes(filled) > most * 0.8
+        # What was updated stays in memory, and what was deleted in files.
+        assert file_bytes(filled) > most * 0.6
+        assert filled.value("select versions from froglet.engines where engine = 'disk'") >= ROWS * 9 // 10
         assert reader.execute(seen).fetchone() == before
         assert reader.execute("select n from t where id = 17").fetchone() == (17,)
         filled.run("insert into t values (-1, -1, 'new')", "vacuum full t")

@@ -19,7 +19,7 @@ use arc_swap::ArcSwap;
 use froglet_engine::{
     CrashPoint, Engine, IdMap, KeyRange, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
 };
-use froglet_txn::{Isolation, Limits, Past, Transaction, TxnManager, aside, aside_async};
+use froglet_txn::{Isolation, Past, Transaction, TxnManager, aside};
 use parking_lot::{Mutex, RwLock};
 
 use crate::change_log::{CHANGES_SPACE, ChangeLog};
