@@ -41,7 +41,7 @@ def lines(source):
 
 
 def write(connection, told, upto):
-    """Lines in both tables until one is refused. Whether its transaction may have been committed."""
+    """Lines in both tables, until one is refused."""
     for line in range(max(told, default=0) + 1, upto + 1):
         with connection.transaction():
             connection.execute("insert into in_memory values (%s, '')", [line])
@@ -59,7 +59,7 @@ def is_serving(server):
 
 # What fails while it runs ---------------------------------------------------------------------------
 
-OF_THE_STORE = [f"{call} {mode}" for call, mode in [
+OF_THE_STORE = [f"{fault} {path}" for fault, path in [
     (f"write fail {ENOSPC}", "/store/"), (f"write torn {EIO}", "/store/"), ("write short 0", "/store/"),
     (f"fsync fail {EIO}", "/store/"), (f"fdatasync fail {EIO}", "/store/"), (f"open fail {ENOSPC}", "/store/"),
     (f"open fail {EIO}", "/store/"), (f"rename fail {EIO}", "/store/"), (f"unlink fail {EIO}", "/store/"),
@@ -88,7 +88,7 @@ def test_files_of_rows_that_cannot_be_written(start, faults, fault):
                     refused.append(error)
             connection.execute("create table if not exists other (id int)")
             connection.execute("insert into other values (1)")
-        assert refused or "short" in fault or "unlink" in fault or fault.startswith(("fsync", "fdatasync", "rename")), "it failed"
+        assert refused or "short" in fault or "unlink" in fault, "it is no fault if nobody meets it"
         assert lines(server) == told
         faults.clear()
         # No restart is needed.

@@ -38,7 +38,6 @@ pub(crate) struct Recent {
     shards: Box<[Mutex<Shard>]>,
     bytes: AtomicU64,
     versions: AtomicU64,
-    /// With so many the next go to the history.
     bytes_max: u64,
 }
 
@@ -56,8 +55,9 @@ impl Recent {
         &self.shards[(space.0.wrapping_mul(31).wrapping_add(block)) as usize % SHARDS]
     }
 
-    pub fn is_full(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) >= self.bytes_max
+    /// Whether there is room for a version, about: writers of several rows ask at the same time.
+    pub fn has_room(&self, version: &Version) -> bool {
+        self.bytes() + bytes_of(version) <= self.bytes_max
     }
 
     pub fn bytes(&self) -> u64 {
@@ -181,15 +181,16 @@ mod tests {
     fn it_has_as_much_as_it_may() {
         let recent = Recent::new(1_000);
         let mut put = 0;
-        while !recent.is_full() {
+        while recent.has_room(&version(put)) {
             recent.put(SPACE, RowId(put), put + 1, version(put));
             put += 1;
         }
-        assert_eq!(put, 10, "each takes 106 bytes");
+        assert_eq!(put, 9, "each takes 106 bytes");
         recent
             .all()
             .into_iter()
             .for_each(|(end, space, rid)| assert!(recent.remove(space, rid, end)));
-        assert!(!recent.is_full());
+        let long = Version { begin: 1, cells: vec![0; 2_000].into() };
+        assert!(recent.has_room(&version(1)) && !recent.has_room(&long));
     }
 }

@@ -121,15 +121,14 @@ pub trait Store: Send + Sync {
 /// the maps makes those that he does not find.
 pub(crate) fn expect_written(dir: &Path) -> Result<(), EngineError> {
     for tree in Tree::IN_ORDER {
-        let dir = dir.join(tree.name());
-        let is_there = dir.join(Maps::CURRENT).try_exists();
-        let is_there = is_there.map_err(|source| EngineError::Unusable {
-            what: format!("tables on disk ({}) cannot be read", dir.display()),
+        let current = Maps::current(dir, tree);
+        let is_there = current.try_exists().map_err(|source| EngineError::Unusable {
+            what: format!("tables on disk ({}) cannot be read", current.display()),
             source: Arc::new(source),
         })?;
         if !is_there {
             return Err(EngineError::Corrupt {
-                file: format!("tables on disk ({})", dir.display()),
+                file: format!("tables on disk ({})", dir.join(tree.name()).display()),
                 offset: 0,
                 what: "its files are not there; restore the data directory from a copy".into(),
             });

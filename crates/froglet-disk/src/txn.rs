@@ -420,7 +420,7 @@ enum Place {
 impl Core {
     /// Where the version goes that a committed write has replaced [N1, N2].
     fn place_of_old(&self, space: &Space, pending: &Pending, ts: u64) -> Place {
-        let (Some(base), false) = (pending.base.version(), self.recent.is_full()) else {
+        let Some(base) = pending.base.version().filter(|base| self.recent.has_room(base)) else {
             return Place::History;
         };
         let keeps_keys = || {
@@ -433,7 +433,13 @@ impl Core {
                     Set::Inserted | Set::Deleted => true,
                 })
             };
-            let has_both = |index: &Index, now: &Cells| matches!((index.key_of(&base.cells), index.key_of(now)), (Ok(a), Ok(b)) if a.0 == b.0);
+            let has_both = |index: &Index, now: &Cells| {
+                match (index.key_of(&base.cells), index.key_of(now)) {
+                    (Ok(before), Ok(after)) => before.0 == after.0,
+                    // What cannot be read is looked at by whoever cleans up.
+                    _ => false,
+                }
+            };
             now.is_some_and(|now| {
                 indexes.iter().all(|index| !is_set(index) || has_both(index, now))
             })

@@ -6,7 +6,7 @@
 //! **[L2]** After opening, the counter is above every number in the files: what is put then is newer than what is there.
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -54,7 +54,9 @@ struct One {
 
 impl LsmStore {
     /// The file that says which others a tree has.
-    pub(crate) const CURRENT: &str = "current";
+    pub(crate) fn current(dir: &Path, tree: Tree) -> PathBuf {
+        dir.join(tree.name()).join("current")
+    }
 
     /// Opens what `dir` has, or begins; its blocks in memory take so many bytes.
     pub fn open(dir: &Path, cache_bytes: u64, reads: SlowReads) -> Result<LsmStore, EngineError> {

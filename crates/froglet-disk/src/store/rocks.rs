@@ -71,9 +71,16 @@ struct One {
     gathered: Gathered,
 }
 
+/// Where a tree is [R5].
+fn own_dir(dir: &Path, tree: Tree) -> PathBuf {
+    dir.join(format!("{}.rocksdb", tree.name()))
+}
+
 impl RocksStore {
     /// The file that says which others a tree has.
-    pub(crate) const CURRENT: &str = "CURRENT";
+    pub(crate) fn current(dir: &Path, tree: Tree) -> PathBuf {
+        own_dir(dir, tree).join("CURRENT")
+    }
 
     /// Opens what `dir` has, or begins; its blocks, indexes and filters in memory take so many bytes.
     pub fn open(dir: &Path, cache_bytes: u64, reads: SlowReads) -> Result<RocksStore, EngineError> {
@@ -143,7 +150,7 @@ fn options(cache: &Cache) -> Options {
 
 impl One {
     fn open(dir: &Path, tree: Tree, cache: &Cache) -> Result<One, EngineError> {
-        let own = dir.join(format!("{}.rocksdb", tree.name()));
+        let own = own_dir(dir, tree);
         let name = own.display().to_string();
         let place = dir.join(tree.name());
         if place.is_dir() {
