@@ -61,8 +61,8 @@ def is_serving(server):
 
 OF_THE_STORE = [f"{fault} {path}" for fault, path in [
     (f"write fail {ENOSPC}", "/store/"), (f"write torn {EIO}", "/store/"), ("write short 0", "/store/"),
-    (f"fsync fail {EIO}", "/store/"), (f"fdatasync fail {EIO}", "/store/"), (f"open fail {ENOSPC}", "/store/"),
-    (f"open fail {EIO}", "/store/"), (f"rename fail {EIO}", "/store/"), (f"unlink fail {EIO}", "/store/"),
+    (f"fsync fail {EIO}", "/store/"), (f"open fail {ENOSPC}", "/store/"),
+    (f"open fail {EIO}", "/store/"), (f"unlink fail {EIO}", "/store/"),
     (f"open fail {ENOSPC}", "/disk/manifest.json"), (f"write torn {EIO}", "/disk/manifest.json"),
     (f"rename fail {EIO}", "/disk/manifest.json"), (f"fsync fail {EIO}", "/disk")]]
 
@@ -77,7 +77,7 @@ def test_files_of_rows_that_cannot_be_written(start, faults, fault):
         write(connection, told, 300)
         connection.execute("checkpoint")
         faults.set(fault)
-        for attempt in range(4):
+        for attempt in (1, 2):
             for work in (lambda: write(connection, told, 300 + 300 * attempt), lambda: connection.execute("checkpoint"),
                          lambda: connection.execute("vacuum full on_disk")):
                 try:
@@ -98,7 +98,7 @@ def test_files_of_rows_that_cannot_be_written(start, faults, fault):
     assert lines(server) == told
     server.kill_and_restart()
     assert lines(server) == told
-    assert server.value("select count(*) from other") == 4
+    assert server.value("select count(*) from other") == 2
 
 
 @pytest.mark.parametrize("fault", [
