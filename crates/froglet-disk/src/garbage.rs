@@ -122,15 +122,23 @@ impl Core {
         outcome.map(|()| busy)
     }
 
-    /// Goes through all old versions.
-    fn sweep(&self, oldest: u64) -> Result<(), EngineError> {
-        let (mut due, later): (Vec<Old>, Vec<Old>) =
-            self.recent.all().into_iter().partition(|(end, ..)| *end <= oldest);
+    /// Collects those of some old versions that are due. What is not to go yet is known from now on.
+    fn collect_found(
+        &self,
+        found: impl Iterator<Item = Old>,
+        oldest: u64,
+    ) -> Result<usize, EngineError> {
+        let (mut due, later): (Vec<Old>, Vec<Old>) = found.partition(|(end, ..)| *end <= oldest);
         {
             let mut garbage = self.garbage.lock();
             later.into_iter().for_each(|(end, space, rid)| garbage.push(end, space, rid));
         }
-        self.collect_all(&mut due)?;
+        self.collect_all(&mut due)
+    }
+
+    /// Goes through all old versions.
+    fn sweep(&self, oldest: u64) -> Result<(), EngineError> {
+        self.collect_found(self.recent.all().into_iter(), oldest)?;
         let mut from = Vec::new();
         loop {
             let mut found = Vec::new();
@@ -138,17 +146,8 @@ impl Core {
                 found.push(<Box<[u8]>>::from(key));
                 found.len() < AT_ONCE
             })?;
-            let (mut due, later): (Vec<Old>, Vec<Old>) = found
-                .iter()
-                .map(|key| keys::of_history(key))
-                .map(|(space, rid, end)| (end, space, rid))
-                .partition(|(end, ..)| *end <= oldest);
-            {
-                // What is not to go yet is known from now on.
-                let mut garbage = self.garbage.lock();
-                later.iter().for_each(|(end, space, rid)| garbage.push(*end, *space, *rid));
-            }
-            self.collect_all(&mut due)?;
+            let old = found.iter().map(|key| keys::of_history(key));
+            self.collect_found(old.map(|(space, rid, end)| (end, space, rid)), oldest)?;
             match found.pop() {
                 Some(last) if found.len() + 1 == AT_ONCE => from = [&last[..], &[0]].concat(),
                 _ => return Ok(()),

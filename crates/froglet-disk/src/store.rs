@@ -137,6 +137,14 @@ pub(crate) fn expect_written(dir: &Path) -> Result<(), EngineError> {
     Ok(())
 }
 
+/// Whether files are written again of which so many keys, of all, may go.
+fn is_worth_it(extent: Vacuum, superseded: u64, all: u64) -> bool {
+    match extent {
+        Vacuum::Everything => superseded > 0,
+        Vacuum::Worthwhile => superseded > 0 && WORTHWHILE * superseded >= all,
+    }
+}
+
 /// Removes the keys at or above `from` and below `to` one by one.
 fn remove_keys(store: &dyn Store, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
     loop {

@@ -20,7 +20,7 @@ use lsm_tree::{
 use parking_lot::Mutex;
 
 use super::{
-    FILE_BYTES, REMOVED_MANY, RUNS_CROWDED, RUNS_MAX, SlowReads, Store, Tree, Visit, WORTHWHILE,
+    FILE_BYTES, REMOVED_MANY, RUNS_CROWDED, RUNS_MAX, SlowReads, Store, Tree, Visit, is_worth_it,
 };
 
 /// Above every number.
@@ -307,11 +307,7 @@ impl Store for LsmStore {
     ) -> Result<(), EngineError> {
         for one in self.all() {
             let (superseded, all) = one.superseded(ranges);
-            let is_worth_it = match extent {
-                Vacuum::Everything => superseded > 0,
-                Vacuum::Worthwhile => superseded > 0 && WORTHWHILE * superseded >= all,
-            };
-            if is_worth_it {
+            if is_worth_it(extent, superseded, all) {
                 // The library compacts no part of a tree that one can name.
                 one.result(one.tree.major_compact(FILE_BYTES, NEWEST))?;
                 self.count_files(one);

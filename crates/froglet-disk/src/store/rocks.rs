@@ -32,7 +32,7 @@ use rocksdb::{
 };
 
 use super::{
-    FILE_BYTES, REMOVED_MANY, RUNS_CROWDED, RUNS_MAX, SlowReads, Store, Tree, Visit, WORTHWHILE,
+    FILE_BYTES, REMOVED_MANY, RUNS_CROWDED, RUNS_MAX, SlowReads, Store, Tree, Visit, is_worth_it,
 };
 use gather::{Entries, Entry, Gathered, Map};
 
@@ -500,11 +500,7 @@ impl Store for RocksStore {
     ) -> Result<(), EngineError> {
         for one in self.all() {
             let (superseded, all) = one.superseded(ranges);
-            let is_worth_it = match extent {
-                Vacuum::Everything => superseded > 0,
-                Vacuum::Worthwhile => superseded > 0 && WORTHWHILE * superseded >= all,
-            };
-            if is_worth_it {
+            if is_worth_it(extent, superseded, all) {
                 ranges.iter().try_for_each(|range| one.compact_whole(Some(range)))?;
                 self.count_runs();
             }

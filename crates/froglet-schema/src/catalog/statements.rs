@@ -29,7 +29,7 @@ impl Catalog {
         if writes {
             txn.part();
         }
-        let view = Box::pin(self.read_view(txn, before.as_ref(), limits)).await;
+        let view = self.read_view(txn, before.as_ref(), limits).await;
         if view.is_err() {
             // What it has written is to follow from there, unless it is rolled back to a savepoint.
             txn.behind = before;
@@ -54,7 +54,7 @@ impl Catalog {
         if let Some(before) = before
             && txn.schema_set().iter().any(|used| self.moves_on(&view, used))
         {
-            self.carry_over_to(txn, &view, before, limits).await?;
+            Box::pin(self.carry_over_to(txn, &view, before, limits)).await?;
         }
         Ok(view)
     }
