@@ -54,6 +54,7 @@ struct One {
 
 impl LsmStore {
     /// The file that says which others a tree has.
+    #[cfg(not(feature = "rocksdb"))]
     pub(crate) fn current(dir: &Path, tree: Tree) -> PathBuf {
         dir.join(tree.name()).join("current")
     }
