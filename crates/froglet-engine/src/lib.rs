@@ -28,18 +28,20 @@ pub mod key;
 pub mod layout;
 pub mod locks;
 pub mod numeric;
+pub mod range;
 pub mod reads;
 pub mod value;
 
 pub use crash_point::CrashPoint;
 pub use engine::{
-    BlockRows, ColumnFill, ColumnStats, Direction, Engine, EngineTxn, Feed, HeldBack, Holder,
-    IndexBuild, Install, Installs, KeyRange, Loaded, Loading, LogRoom, MigrateError, RowWrite,
-    Savepoint, Snapshot, Table, Vacuum, WriteStop,
+    BlockRows, ColumnFill, ColumnStats, Engine, EngineTxn, Feed, HeldBack, Holder, IndexBuild,
+    Install, Installs, Loaded, Loading, LogRoom, MigrateError, RowWrite, Savepoint, Snapshot,
+    Table, Vacuum, WriteStop,
 };
 pub use error::{EngineError, ReadFailed, SqlState};
 pub use figures::{BlockCounts, EngineFigures};
 pub use id::{ColumnId, Home, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout, NullKeys};
+pub use range::{Direction, KeyRange};
 pub use reads::{Reads, SpaceReads};
 pub use value::{ColumnType, Interval, Row, Value};

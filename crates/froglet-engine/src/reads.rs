@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 
 use parking_lot::Mutex;
 
-use crate::engine::KeyRange;
 use crate::id::{IndexId, SpaceId};
+use crate::range::KeyRange;
 
 /// More ranges of one space than this are the whole space.
 const MOST_RANGES: usize = 4_096;

@@ -11,6 +11,7 @@ use rename::{rename, rename_constraint};
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use froglet_engine::{ColumnId, Layout, SqlState, Table, Ts};
 use froglet_txn::{Isolation, Limits, Transaction};
@@ -25,6 +26,7 @@ use crate::edit_constraint;
 use crate::error::SchemaError;
 use crate::flip::carry::{carry_rows, take_over_drawn};
 use crate::local::{Changed, Local, Remains, local, local_mut};
+use crate::migration::Migration;
 use crate::pairing;
 use crate::plain::{Gone, Part};
 use crate::rows::types_of;
@@ -62,7 +64,21 @@ impl Catalog {
     ) -> Result<Applied, SchemaError> {
         txn.part();
         self.note_statement(txn, &options.statement, options.revert_retention);
-        let mut scope = Scope { view: self.view(txn), options, limits, then: &[] };
+        let scope = Scope { view: self.view(txn), options, limits, then: &[] };
+        let applied = self.apply_change(txn, scope, change).await?;
+        // What has been written since the scan waits to follow: not for the commit, if that comes now.
+        let migrations = local(txn).map(|own| own.migrations.clone()).unwrap_or_default();
+        let reduced = Migration::reduce_backlogs(&migrations);
+        migrations.iter().for_each(|migration| migration.slow_writers(Duration::ZERO));
+        reduced.map(|()| applied)
+    }
+
+    async fn apply_change(
+        &self,
+        txn: &mut Transaction,
+        mut scope: Scope<'_>,
+        change: Change,
+    ) -> Result<Applied, SchemaError> {
         if let Change::CreateTableAs { table, query } = change {
             self.fill_own_columns(txn, &mut scope, &query.tables()).await?;
             return match query {

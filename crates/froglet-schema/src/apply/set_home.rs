@@ -25,10 +25,8 @@ use crate::def::{ConstraintDef, ConstraintKind, ForeignKeyDef};
 use crate::eager::copy::Copy;
 use crate::lazy::LazyDef;
 use crate::lazy_verify::KeysFit;
-use crate::migration::Migration;
 use arrow_array::RecordBatch;
 use froglet_engine::Home;
-use std::time::Duration;
 
 /// Every row as it is.
 pub(crate) struct Whole {
@@ -130,11 +128,6 @@ impl Catalog {
             scope.view = self.view(txn);
             self.alter(txn, &scope, (&child, &child), locked, edited).await?;
         }
-        // What has been written since the copy waits to follow: not for the commit, if that comes now.
-        let migrations = local(txn).map(|own| own.migrations.clone()).unwrap_or_default();
-        let reduced = Migration::reduce_backlogs(&migrations);
-        migrations.iter().for_each(|migration| migration.slow_writers(Duration::ZERO));
-        reduced?;
         self.note_told(txn);
         Ok(Applied { object: None, rows })
     }
