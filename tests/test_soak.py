@@ -11,7 +11,7 @@ or in peace. After each round
 - the process has never held more than `HELD_TIMES` its limit beside what it holds when it is empty, and the
   directory no more than the rows and the log may take.
 
-    FROGLET_TEST_SOAK_SECONDS=N   for so long (three minutes; `cargo xtask soak`: an hour)
+    FROGLET_TEST_SOAK_SECONDS=N   for so long (a minute and a half; `cargo xtask soak`: an hour)
     FROGLET_TEST_SEED=S           other choices
 """
 
@@ -29,7 +29,7 @@ from support.loads import DOWN, Session
 from support.tpcc_changes import CHANGES, LAYOUTS, Changer, check
 from support.watch import Watch
 
-SECONDS = float(os.environ.get("FROGLET_TEST_SOAK_SECONDS", "180"))
+SECONDS = float(os.environ.get("FROGLET_TEST_SOAK_SECONDS", "90"))
 SEED = int(os.environ.get("FROGLET_TEST_SEED", 20261125))
 ROUND_SECONDS = 15
 # There are more rows all the time.
