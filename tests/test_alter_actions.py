@@ -8,7 +8,7 @@ import random
 import psycopg
 import pytest
 
-SEEDS = int(os.environ.get("FROGLET_ALTER_SEEDS", 60))
+SEEDS = int(os.environ.get("FROGLET_TEST_ALTER_SEEDS", 40))
 TABLE = (
     "create table t (id int primary key, a int, b int, c int, s text, d date, u int unique, k int not null)",
     "insert into t select i, i * 7 % 11, i * 5 % 13, i, 's' || i, date '2024-01-01' + i, 100 - i, i % 3"

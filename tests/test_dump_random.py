@@ -14,7 +14,7 @@ from support.schemas import Schema
 from test_pg_dump import dump
 
 FIRST = int(os.environ.get("FROGLET_TEST_SEED", 1))
-SEEDS = range(FIRST, FIRST + int(os.environ.get("FROGLET_TEST_SEEDS", 12)))
+SEEDS = range(FIRST, FIRST + int(os.environ.get("FROGLET_TEST_SEEDS", 8)))
 # A statement that PostgreSQL takes may be one that Froglet has not yet.
 NOT_YET = ("0A000", "42883")
 

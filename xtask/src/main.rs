@@ -77,12 +77,14 @@ fn perform(task: Task) -> anyhow::Result<()> {
 /// Tests that look at it run longer.
 const LONG: &str = "FROGLET_TEST_LONG";
 /// How often the crash tests kill the server, at any moment and at each named point, how long the
-/// histories are that are checked for anomalies, and for how long everything is done at once.
-const SOAK: [(&str, &str); 4] = [
+/// histories are that are checked for anomalies, for how long everything is done at once, and how many
+/// generated ALTER TABLE statements are compared.
+const SOAK: [(&str, &str); 5] = [
     ("FROGLET_TEST_CRASH_ROUNDS", "20"),
     ("FROGLET_TEST_CRASH_POINT_ROUNDS", "10"),
     ("FROGLET_TEST_HISTORY_SECONDS", "120"),
     ("FROGLET_TEST_SOAK_SECONDS", "3600"),
+    ("FROGLET_TEST_ALTER_SEEDS", "300"),
 ];
 
 fn ci(root: &Path) -> anyhow::Result<()> {
