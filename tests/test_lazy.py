@@ -25,10 +25,9 @@ AT_ONCE = [False, True] if LONG else [False]
 WAYS = [(1, "on", "tracker"), (128, "off", "tracker"), (1, "off", "on_conflict")] if not LONG else [
     (g, f, d) for g in (1, 64, 128, 256) for f in ("on", "off") for d in ("tracker", "on_conflict")]
 
-# Each way, from a table or a chain of lazily made ones: every pair (`cargo xtask soak`), or every way and both kinds.
-CHAINS = [(*way, chained) for way in WAYS for chained in ("", "chained")]
-if not LONG:
-    CHAINS = [CHAINS[0], CHAINS[3], CHAINS[5]]
+# The same, and whether from a chain of lazily made tables: each way once, or both ways (`cargo xtask soak`).
+CHAINS = [(*way, chained) for way in WAYS for chained in (False, True)] if LONG else [
+    (*way, chained) for way, chained in zip(WAYS, (False, True, True))]
 
 # NULLs, texts with the lowest character and bytea with zeros in keys; rows deleted and updated before.
 SOURCE = (

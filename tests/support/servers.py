@@ -21,15 +21,21 @@ import psycopg
 from .processes import REPOSITORY, free_port, postgres_user, program, spawn, wait_until
 
 START_SECONDS = 60
+# Before the number of the process that has it.
+POSTGRES_PREFIX = "froglet-test-postgres-"
 
 
 def memory_directory():
     """Where files are in memory, if there is room. A database of PostgreSQL's is 300 of them: of the time of tests that
     begin with one, a disk's file system took half."""
     directory = Path("/dev/shm")
-    if directory.is_dir() and shutil.disk_usage(directory).free >= 2 << 30:
-        return directory
-    return None
+    if not directory.is_dir():
+        return None
+    # Tests that were killed have left theirs, which take memory.
+    for left in directory.glob(f"{POSTGRES_PREFIX}*"):
+        if not Path("/proc", left.name.removeprefix(POSTGRES_PREFIX).partition("-")[0]).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return directory if shutil.disk_usage(directory).free >= 2 << 30 else None
 
 
 class Server:
@@ -271,7 +277,7 @@ class Postgres(Server):
     """PostgreSQL 15, the reference. One server; `fresh_database` for each test."""
 
     def __init__(self):
-        self.directory = Path(tempfile.mkdtemp(prefix="froglet-test-postgres-", dir=memory_directory()))
+        self.directory = Path(tempfile.mkdtemp(prefix=f"{POSTGRES_PREFIX}{os.getpid()}-", dir=memory_directory()))
         self.data = self.directory / "data"
         self.port = free_port()
         self.process = None
