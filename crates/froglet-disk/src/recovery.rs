@@ -261,6 +261,7 @@ impl Replay<'_> {
         if self.store.wants_flush(self.gather_bytes) {
             self.store.rotate();
             self.store.flush()?;
+            while self.store.is_crowded() && self.store.compact()? {}
         }
         Ok(())
     }

@@ -65,7 +65,7 @@ pub fn log(options: &Options) -> LogOptions {
 /// As a server opens them. `files`: where the store is.
 pub fn open(env: &MemEnv, files: PathBuf, options: &Options) -> Result<Both, EngineError> {
     let data = PathBuf::from("/data");
-    let shared: Arc<dyn Env> = Arc::new(env.clone());
+    let shared: Arc<dyn Env> = Arc::new(env.program());
     let disk_dir = data.join("disk");
     let (agreeing_env, agreeing_dir) = (Arc::clone(&shared), disk_dir.clone());
     let anchor_log = data.join("log");

@@ -26,6 +26,8 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct MemEnv {
     state: Arc<Mutex<State>>,
+    /// The epoch in which the program was started that has this, if one has.
+    started: Option<u64>,
 }
 
 /// An error to come: the `nth` (from 1, counted from the injection) operation of its kind fails.
@@ -80,7 +82,23 @@ impl MemEnv {
             directories: BTreeSet::new(),
             locked_dirs: BTreeMap::new(),
         };
-        MemEnv { state: Arc::new(Mutex::new(state)) }
+        MemEnv { state: Arc::new(Mutex::new(state)), started: None }
+    }
+
+    /// The same file system for a program that is started now. What is left of it after the next crash, in whatever
+    /// threads, can do nothing more.
+    pub fn program(&self) -> MemEnv {
+        let started = Some(self.state.lock().epoch);
+        MemEnv { state: Arc::clone(&self.state), started }
+    }
+
+    fn runs(&self, state: &State) -> io::Result<()> {
+        match self.started {
+            Some(epoch) if epoch != state.epoch => {
+                Err(io::Error::other("the program has ended when the machine crashed"))
+            }
+            _ => state.powered(),
+        }
     }
 
     /// Schedules an error.
@@ -155,7 +173,7 @@ impl Env for MemEnv {
 
     fn open(&self, path: &Path, mode: OpenMode) -> Result<Box<dyn EnvFile>, EnvError> {
         let state = &mut *self.state.lock();
-        state.powered().map_err(failed(path, Operation::Open))?;
+        self.runs(state).map_err(failed(path, Operation::Open))?;
         let file = match (state.names.get(path), mode) {
             (Some(_), OpenMode::CreateNew) => {
                 return Err(failed(path, Operation::Create)(io::ErrorKind::AlreadyExists.into()));
@@ -190,14 +208,16 @@ impl Env for MemEnv {
 
     fn create_dir_all(&self, dir: &Path) -> Result<(), EnvError> {
         let mut state = self.state.lock();
-        state.powered().map_err(failed(dir, Operation::Create))?;
+        self.runs(&state).map_err(failed(dir, Operation::Create))?;
         state.directories.extend(dir.ancestors().map(Path::to_owned));
         Ok(())
     }
 
     fn sync_dir(&self, dir: &Path) -> Result<(), EnvError> {
         let state = &mut *self.state.lock();
-        state.change(Some(FaultPoint::SyncDir)).map_err(failed(dir, Operation::SyncDir))?;
+        self.runs(state)
+            .and_then(|()| state.change(Some(FaultPoint::SyncDir)))
+            .map_err(failed(dir, Operation::SyncDir))?;
         let (done, rest) =
             std::mem::take(&mut state.pending).into_iter().partition(|change| change.is_in(dir));
         state.pending = rest;
@@ -210,7 +230,9 @@ impl Env for MemEnv {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), EnvError> {
         let mut state = self.state.lock();
-        state.change(None).map_err(failed(from, Operation::Rename))?;
+        self.runs(&state)
+            .and_then(|()| state.change(None))
+            .map_err(failed(from, Operation::Rename))?;
         if !state.names.contains_key(from) {
             return Err(failed(from, Operation::Rename)(io::ErrorKind::NotFound.into()));
         }
@@ -220,7 +242,9 @@ impl Env for MemEnv {
 
     fn remove(&self, path: &Path) -> Result<(), EnvError> {
         let mut state = self.state.lock();
-        state.change(None).map_err(failed(path, Operation::Remove))?;
+        self.runs(&state)
+            .and_then(|()| state.change(None))
+            .map_err(failed(path, Operation::Remove))?;
         if !state.names.contains_key(path) {
             return Err(failed(path, Operation::Remove)(io::ErrorKind::NotFound.into()));
         }
@@ -230,7 +254,7 @@ impl Env for MemEnv {
 
     fn list(&self, dir: &Path) -> Result<Vec<String>, EnvError> {
         let state = self.state.lock();
-        state.powered().map_err(failed(dir, Operation::List))?;
+        self.runs(&state).map_err(failed(dir, Operation::List))?;
         if !state.directories.contains(dir) {
             return Err(failed(dir, Operation::List)(io::ErrorKind::NotFound.into()));
         }
@@ -242,7 +266,7 @@ impl Env for MemEnv {
 
     fn try_lock_dir(&self, dir: &Path) -> Result<Option<Box<dyn DirLock>>, EnvError> {
         let state = &mut *self.state.lock();
-        state.powered().map_err(failed(dir, Operation::Lock))?;
+        self.runs(state).map_err(failed(dir, Operation::Lock))?;
         if !state.directories.contains(dir) {
             return Err(failed(dir, Operation::Lock)(io::ErrorKind::NotFound.into()));
         }

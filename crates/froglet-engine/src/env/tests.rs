@@ -143,3 +143,18 @@ fn the_nth_operation_fails_as_told() {
     env.crash();
     assert!(env.list(dir).unwrap().len() <= 1);
 }
+
+#[test]
+fn a_program_ends_with_the_crash() {
+    let (env, dir) = (MemEnv::new(1), Path::new("/data"));
+    let before = env.program();
+    before.create_dir_all(dir).unwrap();
+    before.open(&dir.join("file"), OpenMode::CreateNew).unwrap();
+    before.sync_dir(dir).unwrap();
+    env.crash();
+    assert!(before.remove(&dir.join("file")).is_err() && before.list(dir).is_err());
+    assert!(before.rename(&dir.join("file"), &dir.join("other")).is_err());
+    assert!(before.sync_dir(dir).is_err() && before.try_lock_dir(dir).is_err());
+    assert!(before.open(&dir.join("new"), OpenMode::CreateNew).is_err());
+    assert_eq!(env.program().list(dir).unwrap(), ["file"]);
+}

@@ -257,7 +257,7 @@ fn moves_come_back_after_a_crash() {
     let open = |env: &MemEnv| {
         let at = MemoryOptions {
             data_dir: Some("/data".into()),
-            env: Arc::new(env.clone()),
+            env: Arc::new(env.program()),
             ..options()
         };
         Db::with(accounts(), at)

@@ -375,7 +375,7 @@ fn strings_that_rows_share_stay_shared() {
     let env = MemEnv::new(1);
     let options = |env: &MemEnv| MemoryOptions {
         data_dir: Some("/data".into()),
-        env: Arc::new(env.clone()),
+        env: Arc::new(env.program()),
         collector_thread: false,
         freeze: FreezeOptions { after: Some(Duration::ZERO), ..FreezeOptions::default() },
         ..MemoryOptions::default()

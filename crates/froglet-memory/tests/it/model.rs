@@ -38,7 +38,7 @@ impl Host for Memory {
         };
         let options = MemoryOptions {
             data_dir: Some(PathBuf::from("/data")),
-            env: Arc::new(env.clone()),
+            env: Arc::new(env.program()),
             collector_thread: false,
             freeze: FreezeOptions {
                 after: self.freezes.then_some(Duration::ZERO),

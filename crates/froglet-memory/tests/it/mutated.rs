@@ -34,7 +34,7 @@ fn options(env: &MemEnv) -> MemoryOptions {
     };
     MemoryOptions {
         data_dir: Some(PathBuf::from("/data")),
-        env: Arc::new(env.clone()),
+        env: Arc::new(env.program()),
         memory_limit_bytes: MEMORY_BYTES,
         collector_thread: false,
         freeze: FreezeOptions::default(),

@@ -19,7 +19,7 @@ const OTHER: SpaceId = SpaceId(8);
 pub fn options(env: &MemEnv) -> MemoryOptions {
     MemoryOptions {
         data_dir: Some(PathBuf::from("/data")),
-        env: Arc::new(env.clone()),
+        env: Arc::new(env.program()),
         index_rows_min: 1,
         agree: None,
         ..MemoryOptions::default()

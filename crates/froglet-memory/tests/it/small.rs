@@ -278,7 +278,7 @@ fn a_checkpoint_and_a_log_come_back() {
     let env = MemEnv::new(1);
     let options = || MemoryOptions {
         data_dir: Some("/data".into()),
-        env: Arc::new(env.clone()),
+        env: Arc::new(env.program()),
         collector_thread: false,
         log: LogOptions { flusher: Flusher::Manual, zeros_ahead_bytes: 0, ..LogOptions::default() },
         ..MemoryOptions::default()
