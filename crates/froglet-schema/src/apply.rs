@@ -65,7 +65,12 @@ impl Catalog {
         txn.part();
         self.note_statement(txn, &options.statement, options.revert_retention);
         let scope = Scope { view: self.view(txn), options, limits, then: &[] };
+        let steps = |txn: &Transaction| local(txn).map_or(0, |own| own.changes.count_steps());
+        let before = steps(txn);
         let applied = self.apply_change(txn, scope, change).await?;
+        if steps(txn) == before {
+            return Ok(applied);
+        }
         // What has been written since the scan waits to follow: not for the commit, if that comes now.
         let migrations = local(txn).map(|own| own.migrations.clone()).unwrap_or_default();
         let reduced = Migration::reduce_backlogs(&migrations);

@@ -102,6 +102,11 @@ impl Changes {
         self.steps.get(&space).map_or(&[], Vec::as_slice)
     }
 
+    /// How many steps there are, of all spaces.
+    pub(crate) fn count_steps(&self) -> usize {
+        self.steps.values().map(Vec::len).sum()
+    }
+
     /// What has moved a table's rows out of a space into the one where they are, or are to be.
     pub(crate) fn move_out_of(&self, from: SpaceId, table: &TableDef) -> Option<MadeBy> {
         self.moved.get(&table.id)?;
