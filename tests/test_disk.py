@@ -437,7 +437,7 @@ def test_a_slow_disk_keeps_nobody_else_waiting(start):
             wait_until(lambda: answers[0] > 0, "the other session is there")
             before = answers[0]
             for sql, rows in (("select v from d where id between 1 and 100", 100),
-                              ("update d set v = 'x' where id between 1 and 50 returning id", 50)):
+                              ("update d set v = 'x' where id between 101 and 150 returning id", 50)):
                 assert len(reader.execute(sql).fetchall()) == rows
                 assert answers[0] > before + 20, sql
                 before = answers[0]

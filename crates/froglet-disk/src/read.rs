@@ -17,8 +17,8 @@ use crate::space::{Index, Space};
 use crate::store::{Rids, Store, Tree};
 use crate::version::{Cells, Version};
 
-/// Entries of an index that are read at once.
-const ENTRIES_AT_ONCE: usize = 256;
+/// Entries of an index that are read at once: few first, for who wants the first ones.
+const ENTRIES_AT_ONCE: std::ops::RangeInclusive<usize> = 16..=256;
 /// Rows that are read at once have about so many bytes, or there is one of them.
 pub(crate) const PART_BYTES: usize = 1 << 20;
 
@@ -264,19 +264,20 @@ impl Core {
                 true => all(found.iter().rev().map(visited)),
             };
         }
+        let mut at_once = *ENTRIES_AT_ONCE.start();
         loop {
             // Here first: what leaves it meanwhile is in the store.
-            let mut found = index.some(&from, &to, backward, ENTRIES_AT_ONCE);
+            let mut found = index.some(&from, &to, backward, at_once);
             let mut ends: Vec<Box<[u8]>> = Vec::new();
-            if found.len() == ENTRIES_AT_ONCE {
+            if found.len() == at_once {
                 ends.extend(found.last().cloned());
             }
             let before = found.len();
             self.store.range(Tree::Index, &from, &to, backward, &mut |entry, _| {
                 found.push(entry.into());
-                found.len() < before + ENTRIES_AT_ONCE
+                found.len() < before + at_once
             })?;
-            if found.len() == before + ENTRIES_AT_ONCE {
+            if found.len() == before + at_once {
                 ends.extend(found.last().cloned());
             }
             found.sort_unstable();
@@ -298,6 +299,7 @@ impl Core {
                     return Ok(());
                 }
             }
+            at_once = (4 * at_once).min(*ENTRIES_AT_ONCE.end());
             match end {
                 None => return Ok(()),
                 // Behind it, or before it.
@@ -316,9 +318,10 @@ impl Core {
     ) -> Result<Option<Rids>, EngineError> {
         let Some(key) = range.one().filter(|_| index.spec.keeps_apart()) else { return Ok(None) };
         // Here first, as below.
-        let open = index.some(from, to, false, ENTRIES_AT_ONCE);
+        let most = *ENTRIES_AT_ONCE.end();
+        let open = index.some(from, to, false, most);
         let Some(mut found) = self.store.rows_of_key(from, to)? else { return Ok(None) };
-        if open.len() == ENTRIES_AT_ONCE {
+        if open.len() == most {
             return Ok(None);
         }
         found.extend(

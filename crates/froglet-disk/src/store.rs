@@ -12,6 +12,7 @@
 mod cached;
 #[cfg(test)]
 mod contract;
+mod entries;
 mod lsm;
 #[cfg(feature = "rocksdb")]
 mod rocks;

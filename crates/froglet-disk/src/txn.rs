@@ -32,8 +32,8 @@ const AROUND_BYTES: usize = 64;
 
 /// What is undone, newest first.
 pub(crate) enum Undo {
-    /// The last change of a row.
-    Row(Arc<Space>, RowId),
+    /// The last change of a row; whether it is the first one as well.
+    Row(Arc<Space>, RowId, bool),
     /// An entry in the overlay of an index.
     Entry(Arc<Index>, Vec<u8>),
     /// A claim to a key.
@@ -178,7 +178,7 @@ impl DiskTxn {
         while self.undo.len() > left {
             let Noted { used_before, undo, .. } = self.undo.pop().expect("there are more");
             match undo {
-                Undo::Row(space, rid) => self.undo_row(&space, rid),
+                Undo::Row(space, rid, _) => self.undo_row(&space, rid),
                 Undo::Entry(index, entry) => index.leave(&entry),
                 Undo::Claim(key) => self.core.overlay.let_go(&key),
                 Undo::Keep(..) => {}
@@ -208,36 +208,30 @@ impl DiskTxn {
     }
 
     /// The rows it has written, each once, in the order in which they came.
-    fn rows(&self) -> Vec<(Arc<Space>, RowId)> {
-        let mut seen = std::collections::HashSet::new();
-        let row = |noted: &Noted| match &noted.undo {
-            Undo::Row(space, rid) if seen.insert((space.id, *rid)) => {
-                Some((Arc::clone(space), *rid))
-            }
+    fn rows(&self) -> impl Iterator<Item = (&Arc<Space>, RowId)> {
+        self.undo.iter().filter_map(|noted| match &noted.undo {
+            Undo::Row(space, rid, true) => Some((space, *rid)),
             _ => None,
-        };
-        self.undo.iter().filter_map(row).collect()
+        })
     }
 
     /// Those that are not only held.
-    fn changed_rows(&self) -> Vec<(Arc<Space>, RowId)> {
-        let mut rows = self.rows();
-        rows.retain(|(space, rid)| {
+    fn changed_rows(&self) -> impl Iterator<Item = (&Arc<Space>, RowId)> {
+        self.rows().filter(|(space, rid)| {
             let block = self.core.overlay.block(space.id, rid.block());
             block.get(*rid).is_some_and(|pending| pending.last().is_some())
-        });
-        rows
+        })
     }
 
     fn feed(&self) {
         let has_feeds = |noted: &Noted| match &noted.undo {
-            Undo::Row(space, _) => space.has_feeds(),
+            Undo::Row(space, ..) => space.has_feeds(),
             _ => false,
         };
         if !self.undo.iter().any(has_feeds) {
             return;
         }
-        let mut by_space = BTreeMap::<SpaceId, (Arc<Space>, Vec<RowId>)>::new();
+        let mut by_space = BTreeMap::<SpaceId, (&Space, Vec<RowId>)>::new();
         for (space, rid) in self.changed_rows() {
             by_space.entry(space.id).or_insert_with(|| (space, Vec::new())).1.push(rid);
         }
@@ -375,7 +369,7 @@ impl DiskTxn {
             let mut block = core.overlay.block(space.id, rid.block());
             let pending = block.get(rid).expect("a row that was written is pending");
             if pending.last().is_some() {
-                core.store_row(&space, rid, pending, ts);
+                core.store_row(space, rid, pending, ts);
                 CrashPoint::HalfApplied.reached();
             }
             block.remove(rid);
@@ -545,7 +539,6 @@ impl BesideTxn for DiskTxn {
     fn rows_written(&self, space: SpaceId) -> Vec<RowId> {
         let mut rids: Vec<RowId> = self
             .changed_rows()
-            .into_iter()
             .filter(|(written, _)| written.id == space)
             .map(|(_, rid)| rid)
             .collect();
@@ -554,8 +547,7 @@ impl BesideTxn for DiskTxn {
     }
 
     fn spaces_written(&self) -> Vec<SpaceId> {
-        let mut spaces: Vec<SpaceId> =
-            self.changed_rows().into_iter().map(|(space, _)| space.id).collect();
+        let mut spaces: Vec<SpaceId> = self.changed_rows().map(|(space, _)| space.id).collect();
         spaces.sort_unstable();
         spaces.dedup();
         spaces

@@ -63,7 +63,7 @@ impl DiskTable {
         let owner = Arc::clone(&txn.owner);
         let pending = Pending { owner, base: Base::Nothing, changes: smallvec![change] };
         self.core.overlay.block(self.space.id, rid.block()).insert(rid, pending);
-        txn.note(Undo::Row(Arc::clone(&self.space), rid));
+        txn.note(Undo::Row(Arc::clone(&self.space), rid, true));
         txn.wrote();
         Ok(rid)
     }
@@ -169,9 +169,11 @@ impl DiskTable {
     fn change_row(&self, txn: &mut DiskTxn, rid: RowId, cells: Option<Cells>, set: Set) {
         let change = Change { seq: txn.seq(), cells, set };
         let mut block = self.core.overlay.block(self.space.id, rid.block());
-        block.get_mut(rid).expect("a taken row is pending").changes.push(change);
+        let pending = block.get_mut(rid).expect("a taken row is pending");
+        let is_first = pending.changes.is_empty();
+        pending.changes.push(change);
         drop(block);
-        txn.note(Undo::Row(Arc::clone(&self.space), rid));
+        txn.note(Undo::Row(Arc::clone(&self.space), rid, is_first));
         txn.wrote();
     }
 

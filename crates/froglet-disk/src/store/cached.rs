@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   row           ─▶ rows: (space, rid) → version ──── not there ──▶ the map, and remembered
-//!   rows of a key ─▶ keys: (index, key) → rows    ──── not there ──▶ a range of the map, and remembered
+//!   rows of a key ─▶ keys: (index, key) → rows    ──── not there ──▶ a range, and remembered
+//!   range of keys ─▶ entries, and between which there is none ─ not there ──▶ the map, and remembered
 //!   put, remove   ─▶ the map, then what is remembered of the key
 //! ```
 //! A point read through the maps looks at each run of files and decodes a block; here it is one look-up.
@@ -12,7 +13,9 @@
 //! the map has what he puts. So what was read before that is not filled in, and what is filled in was read after.
 //! **[C2]** Between the two a reader may be told what was there before, as if he had looked earlier. That is no harm: who
 //! puts has the row, or the entry, in the overlay until he has returned from here, and readers look there first.
-//! **[C3]** Ranges that are removed are of spaces and indexes that nobody has open, whose numbers do not come back: what is
+//! **[C3]** What is known of ranges (`entries.rs`) changes before what is remembered of a key: who has taken the key's place
+//! after that, and finds nothing in a range, is told what was put.
+//! **[C4]** Ranges that are removed are of spaces and indexes that nobody has open, whose numbers do not come back: what is
 //! remembered of them is not asked for, and goes in time.
 
 use std::time::Duration;
@@ -22,6 +25,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle, EntryAction, EntryResult, Guard
 use quick_cache::{OptionsBuilder, Weighter};
 use smallvec::SmallVec;
 
+use super::entries::{Entries, READ_MAX, WasRead};
 use super::{Store, Tree, Visit};
 use crate::keys;
 use crate::version::Version;
@@ -47,14 +51,15 @@ pub(crate) struct Cached<S> {
     store: S,
     rows: Remembered<RowKey, Version>,
     keys: Remembered<Vec<u8>, Rids>,
+    entries: Entries,
     /// Longer rows are not remembered. What the library finds too heavy for a part of its cache it does not take, and then
     /// leaves the place that a reader has taken [C1].
     row_bytes_max: usize,
 }
 
-/// Of the bytes of a cache, those for rows and those for keys of indexes; the others are for blocks.
-fn shares(cache_bytes: u64) -> (u64, u64) {
-    (cache_bytes / 8 * 3, cache_bytes / 8)
+/// Of the bytes of a cache, those for rows, those for keys of indexes, and those for entries; the others are for blocks.
+fn shares(cache_bytes: u64) -> (u64, u64, u64) {
+    (cache_bytes / 8 * 3, cache_bytes / 16, cache_bytes / 16)
 }
 
 #[derive(Clone)]
@@ -94,16 +99,16 @@ where
 impl<S: Store> Cached<S> {
     /// Of the bytes of a cache, what is remembered here.
     pub fn share(cache_bytes: u64) -> u64 {
-        let (rows, keys) = shares(cache_bytes);
-        rows + keys
+        let (rows, keys, entries) = shares(cache_bytes);
+        rows + keys + entries
     }
 
     pub fn new(store: S, cache_bytes: u64) -> Cached<S> {
-        let (rows, keys) = shares(cache_bytes);
-        let (rows, keys) = (remembered(rows), remembered(keys));
+        let (rows, keys, entries) = shares(cache_bytes);
+        let (rows, keys, entries) = (remembered(rows), remembered(keys), Entries::new(entries));
         let most = (rows.shard_capacity() / 2) as usize;
         let row_bytes_max = most.saturating_sub(OVERHEAD_BYTES).min(ROW_BYTES_MAX);
-        Cached { store, rows, keys, row_bytes_max }
+        Cached { store, rows, keys, entries, row_bytes_max }
     }
 
     /// The newest committed version of a row.
@@ -132,7 +137,7 @@ impl<S: Store> Cached<S> {
             GuardResult::Timeout => None,
         };
         let mut rids = Rids::new();
-        self.store.range(Tree::Index, key, to, false, &mut |entry, _| {
+        self.index_range(key, to, false, &mut |entry| {
             // Keys between are longer than this one, of which it is the beginning: there are none, see `keys`.
             let (of, rid) = keys::of_entry(entry);
             if of == &key[8..] {
@@ -147,6 +152,49 @@ impl<S: Store> Cached<S> {
             let _ = place.insert(rids.clone());
         }
         Ok(Some(rids))
+    }
+
+    /// Visits the entries of a range: those that are known, then those that the map has. Who visits asks nothing of this.
+    fn index_range(
+        &self,
+        from: &[u8],
+        to: &[u8],
+        backward: bool,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), EngineError> {
+        if from >= to {
+            return Ok(());
+        }
+        let Some((from, to)) = self.entries.visit(from, to, backward, visit) else {
+            return Ok(());
+        };
+        let (place, up_to) = self.entries.begin(&from, &to);
+        // Who looks for what is not there may put it there, and then what comes next: up to the next entry it is known. The
+        // other way round it has to be known whether the end is one.
+        let end = if backward { [&to[..], &[0]].concat() } else { up_to };
+        let (mut found, mut is_whole, mut is_long) = (Vec::<Box<[u8]>>::new(), true, false);
+        self.store.range(Tree::Index, &from, &end, backward, &mut |entry, _| {
+            is_whole = if entry < &to[..] { visit(entry) } else { backward };
+            match found.len() < READ_MAX {
+                true => found.push(entry.into()),
+                false => is_long = true,
+            }
+            is_whole
+        })?;
+        if is_long {
+            return Ok(());
+        }
+        if backward {
+            found.reverse();
+        }
+        let (mut from, mut to) = (&from[..], if backward { &to[..] } else { &end[..] });
+        match backward {
+            _ if is_whole => {}
+            false => to = found.last().expect("reading ended there"),
+            true => from = found.first().expect("reading ended there"),
+        }
+        place.leave(&WasRead { from, to, entries: &found });
+        Ok(())
     }
 
     /// Changes what is remembered of a key's rows, or sees to it that nothing is.
@@ -179,13 +227,16 @@ impl<S: Store> Cached<S> {
                     None => drop(self.rows.remove(&key)),
                 }
             }
-            Tree::Index => self.change_rows_of(key, |rids, rid| {
-                match (rids.binary_search(&rid), value.is_some()) {
-                    (Err(at), true) => rids.insert(at, rid),
-                    (Ok(at), false) => drop(rids.remove(at)),
-                    _ => {}
-                }
-            }),
+            Tree::Index => {
+                self.entries.changed(key, value.is_some()); // [C3]
+                self.change_rows_of(key, |rids, rid| {
+                    match (rids.binary_search(&rid), value.is_some()) {
+                        (Err(at), true) => rids.insert(at, rid),
+                        (Ok(at), false) => drop(rids.remove(at)),
+                        _ => {}
+                    }
+                });
+            }
             Tree::History => {}
         }
     }
@@ -214,7 +265,10 @@ impl<S: Store> Store for Cached<S> {
         backward: bool,
         visit: &mut Visit<'_>,
     ) -> Result<(), EngineError> {
-        self.store.range(tree, from, to, backward, visit)
+        match tree {
+            Tree::Index => self.index_range(from, to, backward, &mut |entry| visit(entry, &[])),
+            Tree::Rows | Tree::History => self.store.range(tree, from, to, backward, visit),
+        }
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -234,15 +288,16 @@ impl<S: Store> Store for Cached<S> {
     }
 
     fn figures(&self) -> EngineFigures {
-        let sum = |of: Option<u64>, rows: u64, keys: u64| of.map(|of| of + rows + keys);
-        let (rows, keys) = (&self.rows, &self.keys);
-        let cached = rows.weight() + keys.weight();
+        let (rows, keys, entries) = (&self.rows, &self.keys, &self.entries);
+        let cached = rows.weight() + keys.weight() + entries.bytes();
+        let limit = rows.capacity() + keys.capacity() + entries.limit_bytes;
+        let hits = rows.hits() + keys.hits() + entries.hits();
         let figures = self.store.figures();
         EngineFigures {
             memory_bytes: figures.memory_bytes + cached,
             cache_bytes: figures.cache_bytes.map(|of| of + cached),
-            cache_limit_bytes: sum(figures.cache_limit_bytes, rows.capacity(), keys.capacity()),
-            cache_hits: sum(figures.cache_hits, rows.hits(), keys.hits()),
+            cache_limit_bytes: figures.cache_limit_bytes.map(|of| of + limit),
+            cache_hits: figures.cache_hits.map(|of| of + hits),
             ..figures
         }
     }
@@ -264,7 +319,11 @@ impl<S: Store> Store for Cached<S> {
     }
 
     fn remove_range(&self, tree: Tree, from: &[u8], to: &[u8]) -> Result<(), EngineError> {
-        self.store.remove_range(tree, from, to) // [C3]
+        self.store.remove_range(tree, from, to)?; // [C4]
+        if tree == Tree::Index {
+            self.entries.forget(from, to);
+        }
+        Ok(())
     }
 }
 
@@ -392,6 +451,98 @@ mod tests {
         }
     }
 
+    /// At most so many entries of a range.
+    fn some_of(
+        store: &Cached<Maps>,
+        (from, to): (&[u8], &[u8]),
+        backward: bool,
+        most: usize,
+    ) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        store
+            .range(Tree::Index, from, to, backward, &mut |entry, _| {
+                found.push(entry.to_vec());
+                found.len() < most
+            })
+            .expect("read");
+        found
+    }
+
+    /// Entries of an index are put, removed and read at random; there is room for few of them, or for all.
+    #[test]
+    fn ranges_are_what_was_put() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (seed, cache_bytes) in [(1, 1 << 10), (2, 64 << 10), (3, 1 << 20)] {
+            let store = open(&dir.path().join(seed.to_string()), cache_bytes);
+            let mut random = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed);
+            let mut below = |limit: u64| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random % limit
+            };
+            let mut there = std::collections::BTreeSet::new();
+            let mut was_known = false;
+            for _ in 0..6_000 {
+                // Of a few keys, one or two bytes long, each of a few rows.
+                let key = [below(6) as u8 + 1, below(5) as u8];
+                let key = &key[..1 + below(2) as usize];
+                let one = entry(key, below(3));
+                match below(10) {
+                    0..3 => {
+                        store.put(Tree::Index, &one, &[]);
+                        there.insert(one);
+                    }
+                    3..5 => {
+                        store.remove(Tree::Index, &one);
+                        there.remove(&one);
+                    }
+                    5..7 => {
+                        let expected: Vec<u64> = there
+                            .iter()
+                            .map(|entry| keys::of_entry(entry))
+                            .filter(|of| of.0 == key)
+                            .map(|of| of.1.0)
+                            .collect();
+                        assert_eq!(rids_of(&store, key), Some(expected));
+                    }
+                    _ => {
+                        let to = match below(4) {
+                            0 => froglet_engine::key::successor(&prefix()).expect("there is one"),
+                            _ => entry(&[below(7) as u8], 0),
+                        };
+                        let (backward, most) = (below(2) == 0, below(20) as usize + 1);
+                        let within = || there.iter().filter(|entry| one <= **entry && **entry < to);
+                        let expected: Vec<_> = match backward {
+                            false => within().take(most).cloned().collect(),
+                            true => within().rev().take(most).cloned().collect(),
+                        };
+                        assert_eq!(some_of(&store, (&one, &to), backward, most), expected);
+                    }
+                }
+                was_known |= store.entries.assert_true_of(&there);
+                assert!(store.entries.bytes() <= store.entries.limit_bytes.max(300));
+            }
+            assert_eq!(was_known, cache_bytes > 1 << 10, "room for less than a mark");
+            let space = keys::space(SPACE);
+            store.remove_range(Tree::Index, &space.0, &space.1).expect("removed");
+            assert_eq!(store.entries.bytes(), 0);
+        }
+    }
+
+    /// Whoever appends to an index that was read where it ends does not read it again.
+    #[test]
+    fn what_is_appended_is_known() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = open(dir.path(), 1 << 20);
+        store.put(Tree::Index, &entry(&[9], 1), &[]);
+        for n in 1..9 {
+            assert_eq!(rids_of(&store, &[n]), Some(vec![]));
+            store.put(Tree::Index, &entry(&[n], 1), &[]);
+            assert_eq!(store.entries.hits(), u64::from(n) - 1);
+        }
+    }
+
     /// Each writer has rows and entries of its own; all look at everything, with room for little.
     #[test]
     fn who_has_put_finds_it() {
@@ -409,9 +560,17 @@ mod tests {
                         begin_of(store, (rid + 1) % 36);
                         let found = rids_of(store, &key).expect("four at most");
                         assert!(found.contains(&writer), "{found:?}");
+                        let mine = [entry(&key, writer), entry(&key, writer + 1)];
+                        for backward in [false, true] {
+                            let found = some_of(store, (&mine[0], &mine[1]), backward, 4);
+                            assert_eq!(found, mine[..1]);
+                        }
                         store.remove(Tree::Index, &entry(&key, writer));
                         let found = rids_of(store, &key).expect("four at most");
                         assert!(!found.contains(&writer), "{found:?}");
+                        some_of(store, (&entry(&[0; 3], 0), &entry(&[4; 3], 9)), n % 2 == 0, 7);
+                        let found = some_of(store, (&mine[0], &mine[1]), n % 3 == 0, 4);
+                        assert!(found.is_empty(), "{found:?}");
                     }
                 });
             }
