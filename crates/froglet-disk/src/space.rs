@@ -22,6 +22,9 @@ const LATCHES: usize = 64;
 /// A row that would make a block larger is the first of the next one.
 const BLOCK_BYTES: usize = 2 << 20;
 
+/// What a part of a key takes, unless it is long.
+const KEY_PART_BYTES: usize = 16;
+
 /// See the module.
 pub(crate) struct Space {
     pub id: SpaceId,
@@ -242,7 +245,7 @@ impl Index {
     pub fn key_of(&self, cells: &[u8]) -> Result<(Vec<u8>, bool), EngineError> {
         let mut values = Vec::with_capacity(self.spec.key.len());
         self.wanted.read(cells, &mut values)?;
-        let (mut key, mut is_apart) = (Vec::new(), false);
+        let (mut key, mut is_apart) = (Vec::with_capacity(KEY_PART_BYTES * values.len()), false);
         for (n, (value, part)) in values.iter().zip(&self.spec.key).enumerate() {
             is_apart |= value.is_null() && self.spec.nulls.sets_apart(n);
             encode_part(&mut key, value, part);

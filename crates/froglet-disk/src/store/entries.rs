@@ -31,6 +31,8 @@ pub(super) const READ_MAX: usize = 64;
 const TOUCHED_MAX: usize = 8;
 /// Marks of an index that are looked at for ones to go.
 const SWEPT_AT_ONCE: usize = 64;
+/// More sweeps are left to the next who takes room: he has used what is there.
+const SWEEPS_MAX: usize = 16;
 
 /// What the entries of an index begin with.
 type Prefix = [u8; 8];
@@ -71,7 +73,7 @@ struct Known {
     marks: BTreeMap<Box<[u8]>, Mark>,
     readings: Vec<Reading>,
     next_reading: u64,
-    /// Where the last sweep ended.
+    /// Where the next sweep begins.
     swept_to: Box<[u8]>,
     /// The index is not asked for any more.
     is_gone: bool,
@@ -210,12 +212,12 @@ impl Known {
     fn sweep(&mut self) -> u64 {
         let from = std::mem::take(&mut self.swept_to);
         let mut unused: SmallVec<[Box<[u8]>; SWEPT_AT_ONCE]> = SmallVec::new();
-        let marks = self.marks.range_mut::<[u8], _>((Bound::Excluded(&*from), Bound::Unbounded));
+        let marks = self.marks.range_mut::<[u8], _>((Bound::Included(&*from), Bound::Unbounded));
         for (n, (key, mark)) in marks.enumerate() {
             if n == SWEPT_AT_ONCE {
+                self.swept_to = key.clone();
                 break;
             }
-            self.swept_to = key.clone();
             if !std::mem::take(&mut mark.is_used) {
                 unused.push(key.clone());
             }
@@ -224,7 +226,12 @@ impl Known {
     }
 }
 
-type Indexes = HashMap<Prefix, Arc<Mutex<Known>>, FixedState>;
+#[derive(Default)]
+struct Indexes {
+    of: HashMap<Prefix, Arc<Mutex<Known>>, FixedState>,
+    /// The same, to be swept in turn.
+    in_turn: Vec<Arc<Mutex<Known>>>,
+}
 
 /// See the module.
 pub(super) struct Entries {
@@ -260,7 +267,7 @@ impl Place<'_> {
         if !is_touched && !known.is_gone {
             let bytes = known.learn(read);
             drop(known);
-            self.entries.took(bytes);
+            self.entries.took(bytes, &self.known);
         }
     }
 }
@@ -277,7 +284,17 @@ impl Entries {
     }
 
     fn known(&self, prefix: &Prefix) -> Option<Arc<Mutex<Known>>> {
-        self.indexes.read().get(prefix).cloned()
+        self.indexes.read().of.get(prefix).cloned()
+    }
+
+    fn make(&self, prefix: Prefix) -> Arc<Mutex<Known>> {
+        let mut indexes = self.indexes.write();
+        let Indexes { of, in_turn } = &mut *indexes;
+        let made = of.entry(prefix).or_insert_with(|| {
+            in_turn.push(Arc::default());
+            in_turn.last().cloned().expect("just pushed")
+        });
+        Arc::clone(made)
     }
 
     /// Visits the entries of a range that are known, from one of its ends on. The part of it that has to be read; none, too,
@@ -305,9 +322,7 @@ impl Entries {
     /// Before a range is read: with the end to which it may be read, beyond its own.
     pub fn begin(&self, from: &[u8], to: &[u8]) -> (Place<'_>, Vec<u8>) {
         let prefix = prefix(from);
-        let known = self
-            .known(&prefix)
-            .unwrap_or_else(|| Arc::clone(self.indexes.write().entry(prefix).or_default()));
+        let known = self.known(&prefix).unwrap_or_else(|| self.make(prefix));
         let mut locked = known.lock();
         let behind = (Bound::Included(to), Bound::Unbounded);
         let next = locked.marks.range::<[u8], _>(behind).next();
@@ -326,14 +341,14 @@ impl Entries {
     /// After an entry was put into the map, or removed.
     pub fn changed(&self, entry: &[u8], is_there: bool) {
         let Some(known) = self.known(&prefix(entry)) else { return };
-        let mut known = known.lock();
-        if known.is_gone {
+        let mut locked = known.lock();
+        if locked.is_gone {
             return;
         }
-        let bytes = known.change(entry, is_there);
-        drop(known);
+        let bytes = locked.change(entry, is_there);
+        drop(locked);
         match u64::try_from(bytes) {
-            Ok(more) => self.took(more),
+            Ok(more) => self.took(more, &known),
             Err(_) => drop(self.bytes.fetch_sub(bytes.unsigned_abs(), Ordering::Relaxed)),
         }
     }
@@ -341,7 +356,10 @@ impl Entries {
     /// Forgets indexes that nobody asks for any more.
     pub fn forget(&self, from: &[u8], to: &[u8]) {
         let is_within = |prefix: &Prefix| from <= &prefix[..] && &prefix[..] < to;
-        let gone: Vec<_> = self.indexes.write().extract_if(|prefix, _| is_within(prefix)).collect();
+        let mut indexes = self.indexes.write();
+        let gone: Vec<_> = indexes.of.extract_if(|prefix, _| is_within(prefix)).collect();
+        indexes.in_turn.retain(|known| !gone.iter().any(|(_, gone)| Arc::ptr_eq(gone, known)));
+        drop(indexes);
         for (_, known) in gone {
             let mut known = known.lock();
             known.is_gone = true;
@@ -350,23 +368,22 @@ impl Entries {
         }
     }
 
-    fn took(&self, bytes: u64) {
+    /// Of an index that has grown, and of another one, marks go that are not used.
+    fn took(&self, bytes: u64, by: &Mutex<Known>) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let mut idle = 0;
-        while self.bytes.load(Ordering::Relaxed) > self.limit_bytes {
-            let indexes = self.indexes.read();
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            // Twice around all of them there may be nothing but what is used: another one sweeps on.
-            if idle > 2 * indexes.len() {
+        for _ in 0..SWEEPS_MAX {
+            if self.bytes.load(Ordering::Relaxed) <= self.limit_bytes {
                 return;
             }
-            let Some(known) = indexes.values().nth(turn % indexes.len().max(1)).cloned() else {
-                return;
-            };
+            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+            let indexes = self.indexes.read();
+            let other = indexes.in_turn.get(turn % indexes.in_turn.len().max(1)).cloned();
             drop(indexes);
-            let bytes = known.lock().sweep();
-            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            idle = if bytes == 0 { idle + 1 } else { 0 };
+            let mut freed = by.lock().sweep();
+            if let Some(other) = other {
+                freed += other.lock().sweep();
+            }
+            self.bytes.fetch_sub(freed, Ordering::Relaxed);
         }
     }
 
@@ -384,7 +401,7 @@ impl Entries {
     /// What is known is so. Whether anything is.
     pub(super) fn assert_true_of(&self, there: &std::collections::BTreeSet<Vec<u8>>) -> bool {
         let (mut bytes, mut joined) = (0, 0);
-        for known in self.indexes.read().values() {
+        for known in &self.indexes.read().in_turn {
             let known = known.lock();
             assert!(known.readings.is_empty());
             let mut before: Option<&[u8]> = None;
@@ -402,5 +419,50 @@ impl Entries {
         }
         assert_eq!(bytes, self.bytes());
         joined > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An index that grows makes room for itself, however many others there are.
+    #[test]
+    fn what_grows_makes_room() {
+        let entries = Entries::new(20_000);
+        let key = |index: u32, n: u64| {
+            [&7_u32.to_be_bytes(), &index.to_be_bytes(), &n.to_be_bytes()[..]].concat()
+        };
+        let read = |index: u32| {
+            let from = key(index, 0);
+            let (place, to) = entries.begin(&from, &key(index, 1));
+            place.leave(&WasRead { from: &from, to: &to, entries: &[] });
+        };
+        for index in 0..500 {
+            read(index);
+            assert!(entries.bytes() <= entries.limit_bytes);
+        }
+        read(0);
+        let mut was_known = 0;
+        for n in 1..5_000 {
+            entries.changed(&key(0, n), true);
+            let mut found = Vec::new();
+            let rest = entries.visit(&key(0, n), &key(0, n + 1), false, &mut |entry| {
+                found.push(entry.to_vec());
+                true
+            });
+            match rest {
+                None => {
+                    was_known += 1;
+                    assert_eq!(found, [key(0, n)]);
+                }
+                Some((from, to)) => {
+                    let (place, to) = entries.begin(&from, &to);
+                    place.leave(&WasRead { from: &from, to: &to, entries: &[key(0, n).into()] });
+                }
+            }
+            assert!(entries.bytes() <= entries.limit_bytes, "{} bytes", entries.bytes());
+        }
+        assert!(was_known > 4_500, "{was_known}");
     }
 }
