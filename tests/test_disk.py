@@ -294,7 +294,7 @@ def test_what_is_larger_than_memory(start):
 def test_what_is_made_of_much_waits_for_the_files(start):
     """Index builds, new columns and recovery gather no more than commits do."""
     server = start(arguments=["--memory-limit", "64MB"])
-    rows, bytes_of_row = 25_000, 8_000
+    rows, bytes_of_row = 16_000, 8_000
     with server.connect() as connection:
         connection.execute("create table large (id int primary key, v text not null, n int) using disk")
         fill(connection, rows, f"rpad(md5(g::text), {bytes_of_row}, 'x'), g % 7")
