@@ -32,8 +32,8 @@ const AROUND_BYTES: usize = 64;
 
 /// What is undone, newest first.
 pub(crate) enum Undo {
-    /// The last change of a row; whether it is the first one as well.
-    Row(Arc<Space>, RowId, bool),
+    /// The last change of a row.
+    Row { space: Arc<Space>, rid: RowId, is_first: bool },
     /// An entry in the overlay of an index.
     Entry(Arc<Index>, Vec<u8>),
     /// A claim to a key.
@@ -178,7 +178,7 @@ impl DiskTxn {
         while self.undo.len() > left {
             let Noted { used_before, undo, .. } = self.undo.pop().expect("there are more");
             match undo {
-                Undo::Row(space, rid, _) => self.undo_row(&space, rid),
+                Undo::Row { space, rid, .. } => self.undo_row(&space, rid),
                 Undo::Entry(index, entry) => index.leave(&entry),
                 Undo::Claim(key) => self.core.overlay.let_go(&key),
                 Undo::Keep(..) => {}
@@ -210,7 +210,7 @@ impl DiskTxn {
     /// The rows it has written, each once, in the order in which they came.
     fn rows(&self) -> impl Iterator<Item = (&Arc<Space>, RowId)> {
         self.undo.iter().filter_map(|noted| match &noted.undo {
-            Undo::Row(space, rid, true) => Some((space, *rid)),
+            Undo::Row { space, rid, is_first: true } => Some((space, *rid)),
             _ => None,
         })
     }
@@ -225,7 +225,7 @@ impl DiskTxn {
 
     fn feed(&self) {
         let has_feeds = |noted: &Noted| match &noted.undo {
-            Undo::Row(space, ..) => space.has_feeds(),
+            Undo::Row { space, .. } => space.has_feeds(),
             _ => false,
         };
         if !self.undo.iter().any(has_feeds) {
@@ -378,7 +378,7 @@ impl DiskTxn {
             match noted.undo {
                 Undo::Entry(index, entry) => index.leave(&entry),
                 Undo::Claim(key) => core.overlay.let_go(&key),
-                Undo::Row(..) | Undo::Keep(..) => {}
+                Undo::Row { .. } | Undo::Keep(..) => {}
             }
         }
     }
@@ -525,7 +525,7 @@ impl BesideTxn for DiskTxn {
         if left == self.undo.len() {
             return;
         }
-        let is_write = |noted: &&Noted| matches!(noted.undo, Undo::Row(..) | Undo::Keep(..));
+        let is_write = |noted: &&Noted| matches!(noted.undo, Undo::Row { .. } | Undo::Keep(..));
         let mut seqs: Vec<u32> =
             self.undo[left..].iter().filter(is_write).map(|noted| noted.seq).collect();
         seqs.dedup();

@@ -63,7 +63,7 @@ impl DiskTable {
         let owner = Arc::clone(&txn.owner);
         let pending = Pending { owner, base: Base::Nothing, changes: smallvec![change] };
         self.core.overlay.block(self.space.id, rid.block()).insert(rid, pending);
-        txn.note(Undo::Row(Arc::clone(&self.space), rid, true));
+        txn.note(Undo::Row { space: Arc::clone(&self.space), rid, is_first: true });
         txn.wrote();
         Ok(rid)
     }
@@ -173,7 +173,7 @@ impl DiskTable {
         let is_first = pending.changes.is_empty();
         pending.changes.push(change);
         drop(block);
-        txn.note(Undo::Row(Arc::clone(&self.space), rid, is_first));
+        txn.note(Undo::Row { space: Arc::clone(&self.space), rid, is_first });
         txn.wrote();
     }
 

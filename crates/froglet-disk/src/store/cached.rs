@@ -330,6 +330,7 @@ impl<S: Store> Store for Cached<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::contract::Random;
     use crate::store::{Maps, SlowReads};
     use froglet_engine::IndexId;
     use std::path::Path;
@@ -474,13 +475,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         for (seed, cache_bytes) in [(1, 1 << 10), (2, 64 << 10), (3, 1 << 20)] {
             let store = open(&dir.path().join(seed.to_string()), cache_bytes);
-            let mut random = 0x9E37_79B9_7F4A_7C15_u64.wrapping_mul(seed);
-            let mut below = |limit: u64| {
-                random ^= random << 13;
-                random ^= random >> 7;
-                random ^= random << 17;
-                random % limit
-            };
+            let mut random = Random(0x9E37_79B9 * seed);
+            let mut below = |limit| random.below(limit);
             let mut there = std::collections::BTreeSet::new();
             let mut was_known = false;
             for _ in 0..6_000 {

@@ -101,6 +101,11 @@ impl MemEnv {
         }
     }
 
+    fn change(&self, state: &mut State, also: Option<FaultPoint>) -> io::Result<()> {
+        self.runs(state)?;
+        state.change(also)
+    }
+
     /// Schedules an error.
     pub fn inject(&self, fault: Fault) {
         assert!(fault.nth > 0, "the first operation has the number 1");
@@ -195,15 +200,9 @@ impl Env for MemEnv {
             }
         };
         state.handles += 1;
-        let (epoch, handle) = (state.epoch, state.handles);
-        Ok(Box::new(MemFile {
-            env: self.clone(),
-            path: path.to_owned(),
-            file,
-            epoch,
-            handle,
-            mode,
-        }))
+        let (started, handle) = (Some(state.epoch), state.handles);
+        let env = MemEnv { state: Arc::clone(&self.state), started };
+        Ok(Box::new(MemFile { env, path: path.to_owned(), file, handle, mode }))
     }
 
     fn create_dir_all(&self, dir: &Path) -> Result<(), EnvError> {
@@ -215,9 +214,7 @@ impl Env for MemEnv {
 
     fn sync_dir(&self, dir: &Path) -> Result<(), EnvError> {
         let state = &mut *self.state.lock();
-        self.runs(state)
-            .and_then(|()| state.change(Some(FaultPoint::SyncDir)))
-            .map_err(failed(dir, Operation::SyncDir))?;
+        self.change(state, Some(FaultPoint::SyncDir)).map_err(failed(dir, Operation::SyncDir))?;
         let (done, rest) =
             std::mem::take(&mut state.pending).into_iter().partition(|change| change.is_in(dir));
         state.pending = rest;
@@ -230,9 +227,7 @@ impl Env for MemEnv {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<(), EnvError> {
         let mut state = self.state.lock();
-        self.runs(&state)
-            .and_then(|()| state.change(None))
-            .map_err(failed(from, Operation::Rename))?;
+        self.change(&mut state, None).map_err(failed(from, Operation::Rename))?;
         if !state.names.contains_key(from) {
             return Err(failed(from, Operation::Rename)(io::ErrorKind::NotFound.into()));
         }
@@ -242,9 +237,7 @@ impl Env for MemEnv {
 
     fn remove(&self, path: &Path) -> Result<(), EnvError> {
         let mut state = self.state.lock();
-        self.runs(&state)
-            .and_then(|()| state.change(None))
-            .map_err(failed(path, Operation::Remove))?;
+        self.change(&mut state, None).map_err(failed(path, Operation::Remove))?;
         if !state.names.contains_key(path) {
             return Err(failed(path, Operation::Remove)(io::ErrorKind::NotFound.into()));
         }
@@ -352,10 +345,10 @@ impl State {
 
 #[derive(Debug)]
 struct MemFile {
+    /// Of whoever has opened it.
     env: MemEnv,
     path: PathBuf,
     file: usize,
-    epoch: u64,
     handle: u64,
     mode: OpenMode,
 }
@@ -378,11 +371,7 @@ impl MemFile {
         body: impl FnOnce(&mut State) -> io::Result<T>,
     ) -> Result<T, EnvError> {
         let state = &mut *self.env.state.lock();
-        let result = if state.epoch == self.epoch {
-            state.powered().and_then(|()| body(state))
-        } else {
-            Err(io::Error::other("the file was open when the machine crashed"))
-        };
+        let result = self.env.runs(state).and_then(|()| body(state));
         result.map_err(|source| EnvError { path: self.path.clone(), offset, operation, source })
     }
 
