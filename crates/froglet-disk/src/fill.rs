@@ -26,7 +26,7 @@ use crate::read::PART_BYTES;
 use crate::store::{Store, Tree};
 use crate::table::{DiskTable, Read};
 use crate::txn::put_row;
-use crate::version::{self, Cells, encode};
+use crate::version::{self, Cells, Version};
 
 /// Entries that are logged in one record.
 const ENTRIES_AT_ONCE: usize = 4096;
@@ -138,7 +138,7 @@ impl DiskTable {
         self.core.crossings().depends(owner);
         let applying = self.core.begin_applying();
         let mut block = self.still_rows(number, rows);
-        let mut stored: Vec<(RowId, Vec<u8>)> = Vec::with_capacity(rows.len());
+        let mut stored: Vec<(RowId, Version)> = Vec::with_capacity(rows.len());
         for (n, rid) in rows.iter().map(|row| row.0).enumerate() {
             let values: Vec<Value> = arrays
                 .iter()
@@ -197,7 +197,7 @@ impl DiskTable {
             };
             let Some(base) = base else { continue };
             fill.slots.push(rid.slot() as u16);
-            stored.push((rid, encode(base.begin, &filled(&base.cells)?)));
+            stored.push((rid, Version { begin: base.begin, cells: filled(&base.cells)? }));
             fill.values.extend(values);
         }
         if !fill.slots.is_empty() {
@@ -205,8 +205,8 @@ impl DiskTable {
             let logged = self.core.log.append_now(&[&fill.encode()])?;
             logged
                 .waits_for_nothing("the flip is logged behind it, or the cells are computed again");
-            for (rid, bytes) in &stored {
-                self.core.store.put(Tree::Rows, &keys::row(self.space.id, *rid), bytes);
+            for (rid, version) in stored {
+                self.core.store.put_row(self.space.id, rid, version);
             }
         }
         drop((block, applying));

@@ -6,7 +6,7 @@
 //! The order is what makes it right: [O2] of `overlay.rs`, and a row's history is put before its new version.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use froglet_engine::{Direction, EngineError, KeyRange, RowId, Snapshot, SpaceId, TxnId};
 
@@ -14,11 +14,13 @@ use crate::engine::Core;
 use crate::keys;
 use crate::overlay::{Found, look, pause};
 use crate::space::{Index, Space};
-use crate::store::{Rids, Store, Tree};
+use crate::store::{RANGE_LEFT_MAX, Rids, Store, Tree};
 use crate::version::{Cells, Version};
 
-/// Entries of an index that are read at once: few first, for who wants the first ones.
-const ENTRIES_AT_ONCE: std::ops::RangeInclusive<usize> = 16..=256;
+/// Entries of an index that are read at once: few first, for who wants the first ones. The most are more than is left of
+/// a range in memory ([`RANGE_LEFT_MAX`]): a scan leaves its beginning.
+const ENTRIES_AT_ONCE: RangeInclusive<usize> = 16..=1024;
+const _: () = assert!(*ENTRIES_AT_ONCE.end() > RANGE_LEFT_MAX);
 /// Rows that are read at once have about so many bytes, or there is one of them.
 pub(crate) const PART_BYTES: usize = 1 << 20;
 

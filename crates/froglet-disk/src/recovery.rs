@@ -18,7 +18,7 @@ use crate::manifest::Manifest;
 use crate::space::Space;
 use crate::store::{Cached, Maps, SlowReads, Store, Tree, expect_written};
 use crate::txn::{put_old, put_row};
-use crate::version::{self, Cells, Version, encode};
+use crate::version::{self, Cells, Version};
 
 pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
     let env = Arc::clone(&options.env);
@@ -145,8 +145,7 @@ impl Replay<'_> {
                     if base.begin <= fill.ts {
                         let set: Vec<_> = fill.columns.iter().copied().zip(values).collect();
                         let cells = version::with(&base.cells, &set, |_| true)?;
-                        let key = keys::row(fill.space, rid);
-                        self.store.put(Tree::Rows, &key, &encode(base.begin, &cells));
+                        self.store.put_row(fill.space, rid, Version { begin: base.begin, cells });
                     }
                 }
             }

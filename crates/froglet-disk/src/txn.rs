@@ -22,8 +22,8 @@ use crate::engine::{Core, Pin};
 use crate::keys;
 use crate::overlay::{Base, ClaimKey, Owner, Pending, Set, State};
 use crate::space::{Index, Space};
-use crate::store::{Store, Tree};
-use crate::version::{Cells, Version, encode};
+use crate::store::{Cached, Maps, Store, Tree};
+use crate::version::{Cells, Version};
 
 /// Memory is charged in such steps.
 const CHARGE_BYTES: u64 = 64 << 10;
@@ -473,17 +473,18 @@ pub(crate) fn put_old(store: &dyn Store, space: &Space, rid: RowId, old: &Versio
 
 /// Puts a version of a row in the place of another one, which is somewhere else already.
 pub(crate) fn put_row(
-    store: &dyn Store,
+    store: &Cached<Maps>,
     space: &Space,
     rid: RowId,
     base: Option<&Version>,
     now: Option<&Cells>,
     ts: u64,
 ) {
-    let key = keys::row(space.id, rid);
     match now {
-        Some(cells) => store.put(Tree::Rows, &key, &encode(ts, cells)),
-        None => store.remove(Tree::Rows, &key),
+        Some(cells) => {
+            store.put_row(space.id, rid, Version { begin: ts, cells: Cells::clone(cells) });
+        }
+        None => store.remove(Tree::Rows, &keys::row(space.id, rid)),
     }
     let bytes = |cells: Option<&Cells>| cells.map_or(0, |cells| cells.len() as i64);
     let rows = i64::from(now.is_some()) - i64::from(base.is_some());

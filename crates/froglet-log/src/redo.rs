@@ -168,6 +168,38 @@ pub fn put_cells<'a>(
     }
 }
 
+/// Appends cells with some set to other values, and without columns that are not kept. What is not set is copied as it is.
+pub fn put_changed_cells(
+    out: &mut Vec<u8>,
+    cells: &[u8],
+    set: &[(ColumnId, &Value)],
+    keeps: impl Fn(ColumnId) -> bool,
+) -> Result<(), Malformed> {
+    let mut read = Cells::new(cells)?;
+    let mut kept = Vec::<(usize, usize)>::with_capacity(set.len() + 1);
+    let mut count = set.len();
+    loop {
+        let from = read.input.at;
+        let Some(column) = read.column()? else { break };
+        read.skip()?;
+        if set.iter().any(|(id, _)| *id == column) || !keeps(column) {
+            continue;
+        }
+        count += 1;
+        match kept.last_mut() {
+            Some((_, to)) if *to == from => *to = read.input.at,
+            _ => kept.push((from, read.input.at)),
+        }
+    }
+    put(out, count as u64);
+    kept.into_iter().for_each(|(from, to)| out.extend_from_slice(&cells[from..to]));
+    for (column, value) in set {
+        put(out, u64::from(column.0));
+        put_value(out, value);
+    }
+    Ok(())
+}
+
 /// Cells being read, in the order in which they were put; values are decoded when somebody wants them.
 #[derive(Debug)]
 pub struct Cells<'a> {

@@ -3,7 +3,7 @@
 //! ```text
 //!   in cache                  cache = 2 x data                   no limit
 //!   ten times the cache       cache = data / 10 ──┐
-//!     memory limit = 2 x cache + 128 MB + what tables in memory take
+//!     memory limit = 2 x cache + 256 MB + what tables in memory take
 //!                    └─ its own, and as much for the kernel's pages of its files
 //! ```
 //! `disk_cache` and `shared_buffers` are the cache. A limit is set when everything is loaded, written and at rest.
@@ -27,8 +27,8 @@ use crate::tpccd::workload::connect;
 
 /// Whoever is beside.
 pub const POSTGRES: &str = "PostgreSQL 15";
-/// What a server takes besides caches: code, sessions, what waits to be written.
-const ITSELF_BYTES: u64 = 128 << 20;
+/// What a server takes besides caches: code, 32 sessions with their plans, what waits to be written, compactions.
+const ITSELF_BYTES: u64 = 256 << 20;
 /// PostgreSQL and we refuse to have less.
 const LEAST_CACHE_BYTES: u64 = 1 << 20;
 /// For reports.
@@ -107,7 +107,8 @@ impl Server {
         let config = temporary(&bench.args.dir)?;
         let file = config.path().join("froglet.toml");
         fs::write(&file, format!("disk_cache = \"{}kB\"\n", cache_bytes >> 10))?;
-        let limit = format!("{}kB", ((512 << 20) + 3 * memory_bytes) >> 10);
+        // The cache is within the limit, and at most half of it.
+        let limit = format!("{}kB", ((512 << 20) + 2 * cache_bytes + 3 * memory_bytes) >> 10);
         let file = file.to_str().context("a path that is no text")?;
         let options = ["--config", file, "--memory-limit", &limit];
         let froglet = Froglet::start(&bench.args.binary()?, &bench.args.dir, &options)?;

@@ -25,7 +25,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle, EntryAction, EntryResult, Guard
 use quick_cache::{OptionsBuilder, Weighter};
 use smallvec::SmallVec;
 
-use super::entries::{Entries, READ_MAX, WasRead};
+use super::entries::{Entries, RANGE_LEFT_MAX, WasRead};
 use super::{Store, Tree, Visit};
 use crate::keys;
 use crate::version::Version;
@@ -57,9 +57,17 @@ pub(crate) struct Cached<S> {
     row_bytes_max: usize,
 }
 
+/// Whether what was read of a range is left in `entries`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leave {
+    Everything,
+    /// Only that there is nothing.
+    IfNothing,
+}
+
 /// Of the bytes of a cache, those for rows, those for keys of indexes, and those for entries; the others are for blocks.
 fn shares(cache_bytes: u64) -> (u64, u64, u64) {
-    (cache_bytes / 8 * 3, cache_bytes / 16, cache_bytes / 16)
+    (cache_bytes / 8 * 3, cache_bytes / 8, cache_bytes / 16)
 }
 
 #[derive(Clone)]
@@ -121,11 +129,18 @@ impl<S: Store> Cached<S> {
         };
         let Some(bytes) = self.store.get(Tree::Rows, &key)? else { return Ok(None) };
         let row = Version::decode(&bytes)?;
-        if let Some(place) = place.filter(|_| bytes.len() <= self.row_bytes_max) {
+        if let Some(place) = place.filter(|_| row.cells.len() <= self.row_bytes_max) {
             // If it was taken away meanwhile [C1], the next who reads is asked for it.
             let _ = place.insert(row.clone());
         }
         Ok(Some(row))
+    }
+
+    /// A row's newest committed version is this one, from now on.
+    pub fn put_row(&self, space: SpaceId, rid: RowId, version: Version) {
+        let key = keys::row(space, rid);
+        self.store.put(Tree::Rows, &key, &version.encode());
+        self.row_is(key, Some(version));
     }
 
     /// The rows that have an entry of one key, unless they are many. `key` is what its entries begin with, `to` is behind
@@ -137,7 +152,8 @@ impl<S: Store> Cached<S> {
             GuardResult::Timeout => None,
         };
         let mut rids = Rids::new();
-        self.index_range(key, to, false, &mut |entry| {
+        // What is found is remembered as this key's: next to it nobody looks as a rule.
+        self.index_range((key, to), false, Leave::IfNothing, &mut |entry| {
             // Keys between are longer than this one, of which it is the beginning: there are none, see `keys`.
             let (of, rid) = keys::of_entry(entry);
             if of == &key[8..] {
@@ -157,9 +173,9 @@ impl<S: Store> Cached<S> {
     /// Visits the entries of a range: those that are known, then those that the map has. Who visits asks nothing of this.
     fn index_range(
         &self,
-        from: &[u8],
-        to: &[u8],
+        (from, to): (&[u8], &[u8]),
         backward: bool,
+        leave: Leave,
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), EngineError> {
         if from >= to {
@@ -172,16 +188,17 @@ impl<S: Store> Cached<S> {
         // Who looks for what is not there may put it there, and then what comes next: up to the next entry it is known. The
         // other way round it has to be known whether the end is one.
         let end = if backward { [&to[..], &[0]].concat() } else { up_to };
-        let (mut found, mut is_whole, mut is_long) = (Vec::<Box<[u8]>>::new(), true, false);
+        let (mut found, mut is_whole, mut is_left) = (Vec::<Box<[u8]>>::new(), true, true);
         self.store.range(Tree::Index, &from, &end, backward, &mut |entry, _| {
-            is_whole = if entry < &to[..] { visit(entry) } else { backward };
-            match found.len() < READ_MAX {
-                true => found.push(entry.into()),
-                false => is_long = true,
+            let is_within = entry < &to[..];
+            is_whole = if is_within { visit(entry) } else { backward };
+            is_left &= found.len() < RANGE_LEFT_MAX && !(is_within && leave == Leave::IfNothing);
+            if is_left {
+                found.push(entry.into());
             }
             is_whole
         })?;
-        if is_long {
+        if !is_left {
             return Ok(());
         }
         if backward {
@@ -195,6 +212,10 @@ impl<S: Store> Cached<S> {
         }
         place.leave(&WasRead { from, to, entries: &found });
         Ok(())
+    }
+
+    fn remembered_bytes(&self) -> u64 {
+        self.rows.weight() + self.keys.weight() + self.entries.bytes()
     }
 
     /// Changes what is remembered of a key's rows, or sees to it that nothing is.
@@ -214,18 +235,20 @@ impl<S: Store> Cached<S> {
         }
     }
 
+    /// What the map has of a row is this now.
+    fn row_is(&self, key: RowKey, row: Option<Version>) {
+        match row.filter(|row| row.cells.len() <= self.row_bytes_max) {
+            Some(row) => self.rows.insert(key, row),
+            None => drop(self.rows.remove(&key)),
+        }
+    }
+
     /// What the map has of a key has changed.
     fn changed(&self, tree: Tree, key: &[u8], value: Option<&[u8]>) {
         match tree {
             Tree::Rows => {
-                let key: RowKey = key.try_into().expect("a key of the rows");
-                let row = value
-                    .filter(|value| value.len() <= self.row_bytes_max)
-                    .and_then(|value| Version::decode(value).ok());
-                match row {
-                    Some(row) => self.rows.insert(key, row),
-                    None => drop(self.rows.remove(&key)),
-                }
+                let key = key.try_into().expect("a key of the rows");
+                self.row_is(key, value.and_then(|value| Version::decode(value).ok()));
             }
             Tree::Index => {
                 self.entries.changed(key, value.is_some()); // [C3]
@@ -266,13 +289,20 @@ impl<S: Store> Store for Cached<S> {
         visit: &mut Visit<'_>,
     ) -> Result<(), EngineError> {
         match tree {
-            Tree::Index => self.index_range(from, to, backward, &mut |entry| visit(entry, &[])),
+            Tree::Index => {
+                let mut visit = |entry: &[u8]| visit(entry, &[]);
+                self.index_range((from, to), backward, Leave::Everything, &mut visit)
+            }
             Tree::Rows | Tree::History => self.store.range(tree, from, to, backward, visit),
         }
     }
 
     fn memory_bytes(&self) -> u64 {
         self.store.memory_bytes()
+    }
+
+    fn cache_bytes(&self) -> u64 {
+        self.remembered_bytes() + self.store.cache_bytes()
     }
 
     fn wants_flush(&self, gather_bytes: u64) -> bool {
@@ -289,7 +319,7 @@ impl<S: Store> Store for Cached<S> {
 
     fn figures(&self) -> EngineFigures {
         let (rows, keys, entries) = (&self.rows, &self.keys, &self.entries);
-        let cached = rows.weight() + keys.weight() + entries.bytes();
+        let cached = self.remembered_bytes();
         let limit = rows.capacity() + keys.capacity() + entries.limit_bytes;
         let hits = rows.hits() + keys.hits() + entries.hits();
         let figures = self.store.figures();
@@ -344,7 +374,7 @@ mod tests {
 
     fn put_row<S: Store>(store: &Cached<S>, rid: u64, begin: u64) {
         let version = Version { begin, cells: vec![7; 40].into() };
-        store.put(Tree::Rows, &keys::row(SPACE, RowId(rid)), &version.encode());
+        store.put_row(SPACE, RowId(rid), version);
     }
 
     fn begin_of<S: Store>(store: &Cached<S>, rid: u64) -> Option<u64> {
@@ -536,6 +566,28 @@ mod tests {
             assert_eq!(rids_of(&store, &[n]), Some(vec![]));
             store.put(Tree::Index, &entry(&[n], 1), &[]);
             assert_eq!(store.entries.hits(), u64::from(n) - 1);
+        }
+    }
+
+    /// Who looks for a key that is there leaves nothing beside it; a range is left, unless it is a scan.
+    #[test]
+    fn what_is_left_of_a_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = open(dir.path(), 1 << 20);
+        let many = RANGE_LEFT_MAX as u64;
+        (0..many + 9).for_each(|rid| store.put(Tree::Index, &entry(&[rid as u8], rid), &[]));
+        assert_eq!(rids_of(&store, &[3]), Some(vec![3, many + 3]));
+        assert_eq!(store.entries.bytes(), 0);
+        assert_eq!(rids_of(&store, &[3, 3]), Some(vec![]), "somebody may put it");
+        assert!(store.entries.bytes() > 0);
+        let all = (&entry(&[0], 0)[..], &entry(&[255], u64::MAX)[..]);
+        for (most, is_left) in [(many as usize + 1, false), (many as usize - 1, true)] {
+            let (hits, before) = (store.entries.hits(), store.entries.bytes());
+            for _ in 0..2 {
+                assert_eq!(some_of(&store, all, false, most).len(), most);
+            }
+            assert_eq!(store.entries.bytes() > before, is_left, "{most}");
+            assert_eq!(store.entries.hits() > hits, is_left, "{most}");
         }
     }
 

@@ -18,7 +18,7 @@ fn reads() -> SlowReads {
 }
 
 /// Numbers that follow from the first one.
-pub(super) struct Random(pub u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
     pub fn below(&mut self, limit: u64) -> u64 {

@@ -25,8 +25,8 @@ use smallvec::SmallVec;
 
 /// What a mark takes beside its key.
 const OVERHEAD_BYTES: usize = 80;
-/// Of a longer range nothing is left here: it is a scan.
-pub(super) const READ_MAX: usize = 64;
+/// Of a longer range that is read at once nothing is left here: it is a scan.
+pub(crate) const RANGE_LEFT_MAX: usize = 256;
 /// More changes to a range that is being read are many.
 const TOUCHED_MAX: usize = 8;
 /// Marks of an index that are looked at for ones to go.
