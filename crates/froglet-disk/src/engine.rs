@@ -285,12 +285,6 @@ impl Core {
         applying.first_key_value().map_or(at, |(first, _)| Lsn(*first).min(at))
     }
 
-    /// Puts what is in memory on the account, as much as it is now; between two looks it grows by what is gathered at most.
-    fn account(&self) {
-        let store = self.store.memory_bytes() + self.store.cache_bytes();
-        self.crossings().keep_memory(store + self.recent.bytes());
-    }
-
     /// Whether commits should wait until something is written: with whom they wait, or why in vain.
     pub fn is_full(&self) -> bool {
         let bytes = self.store.memory_bytes();
@@ -420,7 +414,6 @@ impl Core {
             }
             // Who waits is told if it has failed.
             let _ = self.write(false);
-            self.account();
         }
     }
 
@@ -545,9 +538,8 @@ impl DiskEngine {
     /// One round of work, of an engine without threads: writes what has gathered, makes fewer files, and cleans up.
     pub fn work(&self) -> Result<bool, EngineError> {
         self.core.write(false)?;
-        let more = self.core.compact()? | self.core.clean()?;
-        self.core.account();
-        Ok(more)
+        let more = self.core.compact()?;
+        Ok(self.core.clean()? || more)
     }
 
     fn start(&self, name: &'static str, work: fn(&Core)) {

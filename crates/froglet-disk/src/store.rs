@@ -98,8 +98,6 @@ pub trait Store: Send + Sync {
     ) -> Result<(), EngineError>;
     /// Bytes that were put and are in memory only.
     fn memory_bytes(&self) -> u64;
-    /// Bytes that are in memory, too.
-    fn cache_bytes(&self) -> u64;
     /// Whether that is much, or many of them are removals, which reads have to pass over.
     fn wants_flush(&self, gather_bytes: u64) -> bool;
     /// What is put from now on is not flushed by the next [`Store::flush`].

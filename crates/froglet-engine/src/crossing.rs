@@ -157,6 +157,4 @@ pub trait Crossings: Halves {
     fn borrow_memory_anyway(&self, bytes: u64);
     /// Takes it off again.
     fn return_memory(&self, bytes: u64);
-    /// What the engine beside keeps in memory for itself: so much, from now on. On the account; nobody is refused it.
-    fn keep_memory(&self, bytes: u64);
 }

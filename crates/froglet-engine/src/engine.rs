@@ -824,8 +824,6 @@ pub trait Engine: Send + Sync + 'static {
     fn borrow_memory_anyway(&self, bytes: u64);
     /// Takes it off the account again.
     fn return_memory(&self, bytes: u64);
-    /// What another engine on the same account keeps in memory for itself: so much, from now on. Nobody is refused it.
-    fn keep_memory_beside(&self, bytes: u64);
     /// For downcasts by whoever made it.
     fn as_any(&self) -> &dyn Any;
 }

@@ -175,6 +175,8 @@ pub fn put_changed_cells(
     set: &[(ColumnId, &Value)],
     keeps: impl Fn(ColumnId) -> bool,
 ) -> Result<(), Malformed> {
+    let is_once = |(n, (id, _)): (usize, &(ColumnId, _))| set[..n].iter().all(|(of, _)| of != id);
+    debug_assert!(set.iter().enumerate().all(is_once), "each column is set once");
     let mut read = Cells::new(cells)?;
     let mut kept = Vec::<(usize, usize)>::with_capacity(set.len() + 1);
     let mut count = set.len();

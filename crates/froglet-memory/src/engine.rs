@@ -15,8 +15,8 @@ use froglet_engine::crossing::{Anchor, AnchorTxn, Halves};
 use froglet_engine::env::{Env, RealEnv};
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockCounts, ColumnId, Dictionary, Engine, EngineError, EngineFigures, EngineTxn, HeldBack,
-    Holder, IndexId, IndexSpec, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
+    BlockCounts, ColumnId, Dictionary, Engine, EngineError, EngineTxn, HeldBack, Holder, IndexId,
+    IndexSpec, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
 };
 
 use crate::clock::{Registered, Timeline, holder};
@@ -517,11 +517,6 @@ impl Engine for MemoryEngine {
         self.core.space(space).map_or_else(|_| BlockCounts::default(), |space| space.counts())
     }
 
-    fn figures(&self) -> Vec<EngineFigures> {
-        let memory_bytes = self.core.budget.own_bytes();
-        vec![EngineFigures { memory_bytes, ..EngineFigures::default() }]
-    }
-
     fn memory(&self) -> (u64, u64) {
         (self.core.budget.used_bytes(), self.core.budget.limit_bytes())
     }
@@ -536,10 +531,6 @@ impl Engine for MemoryEngine {
 
     fn return_memory(&self, bytes: u64) {
         self.core.budget.give_back(bytes);
-    }
-
-    fn keep_memory_beside(&self, bytes: u64) {
-        self.core.budget.keep_beside(bytes);
     }
 
     fn as_any(&self) -> &dyn Any {

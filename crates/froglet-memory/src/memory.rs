@@ -47,14 +47,11 @@ pub(crate) struct Budget {
     used_bytes: AtomicU64,
     /// What queries have borrowed.
     borrowed_bytes: AtomicU64,
-    /// What another engine keeps.
-    beside_bytes: AtomicU64,
 }
 
 impl Budget {
     pub fn new(limit_bytes: u64) -> Budget {
-        let none = || AtomicU64::new(0);
-        Budget { limit_bytes, used_bytes: none(), borrowed_bytes: none(), beside_bytes: none() }
+        Budget { limit_bytes, used_bytes: AtomicU64::new(0), borrowed_bytes: AtomicU64::new(0) }
     }
 
     /// Whether `bytes` more may be used.
@@ -133,19 +130,9 @@ impl Budget {
         debug_assert!(before >= bytes, "{bytes} bytes of {before} are given back");
     }
 
-    /// What another engine keeps, from now on.
-    pub fn keep_beside(&self, bytes: u64) {
-        self.beside_bytes.store(bytes, Ordering::Relaxed);
-    }
-
-    /// What is on the account, but for what another engine keeps.
-    pub fn own_bytes(&self) -> u64 {
+    pub fn used_bytes(&self) -> u64 {
         let parts = [&self.used_bytes, &self.borrowed_bytes];
         parts.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
-    }
-
-    pub fn used_bytes(&self) -> u64 {
-        self.own_bytes() + self.beside_bytes.load(Ordering::Relaxed)
     }
 
     pub fn limit_bytes(&self) -> u64 {

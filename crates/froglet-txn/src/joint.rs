@@ -323,10 +323,6 @@ impl Engine for Joint {
         self.anchor.return_memory(bytes);
     }
 
-    fn keep_memory_beside(&self, bytes: u64) {
-        self.anchor.keep_memory_beside(bytes);
-    }
-
     fn as_any(&self) -> &dyn Any {
         self
     }

@@ -146,6 +146,13 @@ impl<S: Store> Cached<S> {
     /// The rows that have an entry of one key, unless they are many. `key` is what its entries begin with, `to` is behind
     /// them: the bounds of the range of that key.
     pub fn rows_of_key(&self, key: &[u8], to: &[u8]) -> Result<Option<Rids>, EngineError> {
+        if let Some(rids) = self.keys.get(key) {
+            return Ok(Some(rids));
+        }
+        // A new key: next to others, as a rule, that are known.
+        if self.entries.has_none(key, to) {
+            return Ok(Some(Rids::new()));
+        }
         let place = match self.keys.get_value_or_guard(key, AT_ONCE) {
             GuardResult::Value(rids) => return Ok(Some(rids)),
             GuardResult::Guard(place) => Some(place),
@@ -164,7 +171,7 @@ impl<S: Store> Cached<S> {
         if rids.len() > ROWS_MAX {
             return Ok(None);
         }
-        if let Some(place) = place {
+        if let Some(place) = place.filter(|_| !rids.is_empty()) {
             let _ = place.insert(rids.clone());
         }
         Ok(Some(rids))
@@ -222,6 +229,11 @@ impl<S: Store> Cached<S> {
     fn change_rows_of(&self, entry: &[u8], change: impl FnOnce(&mut Rids, RowId)) {
         let (_, rid) = keys::of_entry(entry);
         let key = &entry[..entry.len() - 8];
+        // As a rule nothing is remembered of it. What somebody is reading is not filled in [C1].
+        if !self.keys.contains_key(key) {
+            self.keys.remove(key);
+            return;
+        }
         let changed = self.keys.entry(key, AT_ONCE, |_, rids| {
             change(rids, rid);
             match rids.len() <= ROWS_MAX {
@@ -299,10 +311,6 @@ impl<S: Store> Store for Cached<S> {
 
     fn memory_bytes(&self) -> u64 {
         self.store.memory_bytes()
-    }
-
-    fn cache_bytes(&self) -> u64 {
-        self.remembered_bytes() + self.store.cache_bytes()
     }
 
     fn wants_flush(&self, gather_bytes: u64) -> bool {

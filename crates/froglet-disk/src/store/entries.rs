@@ -319,6 +319,16 @@ impl Entries {
         rest
     }
 
+    /// Whether it is known that a range has no entry.
+    pub fn has_none(&self, from: &[u8], to: &[u8]) -> bool {
+        let mut has_some = false;
+        let rest = self.visit(from, to, false, &mut |_| {
+            has_some = true;
+            false
+        });
+        rest.is_none() && !has_some
+    }
+
     /// Before a range is read: with the end to which it may be read, beyond its own.
     pub fn begin(&self, from: &[u8], to: &[u8]) -> (Place<'_>, Vec<u8>) {
         let prefix = prefix(from);
@@ -372,7 +382,7 @@ impl Entries {
     fn took(&self, bytes: u64, by: &Mutex<Known>) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         for _ in 0..SWEEPS_MAX {
-            if self.bytes.load(Ordering::Relaxed) <= self.limit_bytes {
+            if self.bytes() <= self.limit_bytes {
                 return;
             }
             let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -387,8 +397,9 @@ impl Entries {
         }
     }
 
+    /// About: of who has changed something at the moment it is counted or not, and a mark may go before it is.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        (self.bytes.load(Ordering::Relaxed) as i64).max(0) as u64
     }
 
     pub fn hits(&self) -> u64 {

@@ -223,10 +223,6 @@ impl Store for LsmStore {
         self.all().iter().map(|one| one.memory_bytes.load(Ordering::Relaxed)).sum()
     }
 
-    fn cache_bytes(&self) -> u64 {
-        self.cache.size()
-    }
-
     fn wants_flush(&self, gather_bytes: u64) -> bool {
         let has_removed = |one: &&One| one.removed.load(Ordering::Relaxed) > REMOVED_MANY;
         self.memory_bytes() > gather_bytes || self.all().iter().any(has_removed)

@@ -421,10 +421,6 @@ impl Store for RocksStore {
         self.all().iter().map(|one| one.gathered.bytes()).sum()
     }
 
-    fn cache_bytes(&self) -> u64 {
-        self.cache.get_usage() as u64
-    }
-
     fn wants_flush(&self, gather_bytes: u64) -> bool {
         self.memory_bytes() > gather_bytes
             || self.all().iter().any(|one| one.gathered.removed() > REMOVED_MANY)

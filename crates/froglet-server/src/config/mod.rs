@@ -381,21 +381,7 @@ impl Config {
             config.apply(entry)?;
         }
         authentication::check(&config, &all)?;
-        config.check_cache(&all)?;
         Ok(config)
-    }
-
-    /// The cache is on the account of the memory limit, which has to leave room for what it is beside.
-    fn check_cache(&self, entries: &[&Entry]) -> Result<(), ConfigError> {
-        let most = self.memory_limit_bytes / 2;
-        let given = entries.iter().rfind(|e| e.name == "disk_cache");
-        match given.filter(|_| self.disk_cache_bytes.is_some_and(|bytes| bytes > most)) {
-            Some(entry) => Err(entry.error(format!(
-                "it is a part of memory_limit: at most half of that, {}MB; give a larger memory_limit",
-                most >> 20
-            ))),
-            None => Ok(()),
-        }
     }
 
     fn apply(&mut self, entry: &Entry) -> Result<(), ConfigError> {

@@ -86,11 +86,6 @@ fn complaints_name_file_and_line() {
         ("max_connections = 0\n", "at least one"),
         ("memory_limit = \"1MB\"", "at least 16MB"),
         ("\nmemory_limit = [1]\n", ":2: memory_limit"),
-        ("disk_cache = \"64kB\"", "at least 1MB"),
-        (
-            "disk_cache = \"9MB\"\nmemory_limit = \"16MB\"",
-            ":1: disk_cache cannot be \"9MB\": it is a part",
-        ),
         ("a = 1\na = 2\n", ":2: duplicate key"),
         ("listen = \"0.0.0.0:5432\"", "rules of authentication"),
         (

@@ -282,8 +282,4 @@ impl Crossings for Crossing {
     fn return_memory(&self, bytes: u64) {
         self.anchor.return_memory(bytes);
     }
-
-    fn keep_memory(&self, bytes: u64) {
-        self.anchor.keep_memory_beside(bytes);
-    }
 }
