@@ -162,10 +162,12 @@ pub fn put_cells<'a>(
     cells: impl ExactSizeIterator<Item = (ColumnId, &'a Value)>,
 ) {
     put(out, cells.len() as u64);
-    for (column, value) in cells {
-        put(out, u64::from(column.0));
-        put_value(out, value);
-    }
+    cells.for_each(|(column, value)| put_cell(out, column, value));
+}
+
+fn put_cell(out: &mut Vec<u8>, column: ColumnId, value: &Value) {
+    put(out, u64::from(column.0));
+    put_value(out, value);
 }
 
 /// Appends cells with some set to other values, and without columns that are not kept. What is not set is copied as it is.
@@ -195,10 +197,7 @@ pub fn put_changed_cells(
     }
     put(out, count as u64);
     kept.into_iter().for_each(|(from, to)| out.extend_from_slice(&cells[from..to]));
-    for (column, value) in set {
-        put(out, u64::from(column.0));
-        put_value(out, value);
-    }
+    set.iter().for_each(|(column, value)| put_cell(out, *column, value));
     Ok(())
 }
 

@@ -14,7 +14,8 @@
 //! **[C2]** Between the two a reader may be told what was there before, as if he had looked earlier. That is no harm: who
 //! puts has the row, or the entry, in the overlay until he has returned from here, and readers look there first.
 //! **[C3]** What is known of ranges (`entries.rs`) changes before what is remembered of a key: who has taken the key's place
-//! after that, and finds nothing in a range, is told what was put.
+//! after that, and finds nothing in a range, is told what was put. Who is told of a new key that there is nothing, by what is
+//! known of its neighbours, fills nothing.
 //! **[C4]** Ranges that are removed are of spaces and indexes that nobody has open, whose numbers do not come back: what is
 //! remembered of them is not asked for, and goes in time.
 
@@ -221,10 +222,6 @@ impl<S: Store> Cached<S> {
         Ok(())
     }
 
-    fn remembered_bytes(&self) -> u64 {
-        self.rows.weight() + self.keys.weight() + self.entries.bytes()
-    }
-
     /// Changes what is remembered of a key's rows, or sees to it that nothing is.
     fn change_rows_of(&self, entry: &[u8], change: impl FnOnce(&mut Rids, RowId)) {
         let (_, rid) = keys::of_entry(entry);
@@ -327,7 +324,7 @@ impl<S: Store> Store for Cached<S> {
 
     fn figures(&self) -> EngineFigures {
         let (rows, keys, entries) = (&self.rows, &self.keys, &self.entries);
-        let cached = self.remembered_bytes();
+        let cached = rows.weight() + keys.weight() + entries.bytes();
         let limit = rows.capacity() + keys.capacity() + entries.limit_bytes;
         let hits = rows.hits() + keys.hits() + entries.hits();
         let figures = self.store.figures();
