@@ -31,6 +31,7 @@ pub fn run(records: &[&[u8]]) -> Result<(), EngineError> {
         data_dir: Some(PathBuf::from("/data")),
         env,
         memory_limit_bytes: MEMORY_BYTES,
+        catalog_spaces: &[],
         collector_thread: false,
         freeze: FreezeOptions::default(),
         prune_bytes_min: 0,

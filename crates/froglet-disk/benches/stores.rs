@@ -13,6 +13,7 @@
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,7 @@ const CONTENDERS: &[Contender] = &[
     ("RocksDB", |dir, cache| Box::new(RocksStore::open(dir, cache, reads()).expect("it opens"))),
 ];
 
-fn reads() -> SlowReads {
+fn reads() -> Arc<SlowReads> {
     SlowReads::new(|work| work(), Duration::ZERO)
 }
 

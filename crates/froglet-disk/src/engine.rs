@@ -24,7 +24,7 @@ use crate::manifest::Manifest;
 use crate::overlay::{Overlay, Owner};
 use crate::recent::Recent;
 use crate::space::Space;
-use crate::store::{Aside, Cached, Maps, Store};
+use crate::store::{Aside, Cached, Maps, SlowReads, Store};
 use crate::table::DiskTable;
 use crate::txn::DiskTxn;
 
@@ -33,6 +33,9 @@ pub(crate) const LOG: &str = "log";
 
 /// How long a thread that has nothing to do waits before it looks again.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// So many times what is written at once may have gathered: then commits wait.
+const GATHERED_MAX: u64 = 3;
 
 /// How an engine is opened.
 pub struct DiskOptions {
@@ -79,10 +82,15 @@ impl DiskOptions {
 /// What everything on an engine shares.
 pub(crate) struct Core {
     pub store: Cached<Maps>,
+    pub reads: Arc<SlowReads>,
     pub log: Log,
     pub env: Arc<dyn Env>,
     pub dir: PathBuf,
     pub gather_bytes: u64,
+    /// The most memory that all of this takes, beside what transactions write: on the account while there is a space.
+    memory_bytes_max: u64,
+    /// It is.
+    is_reserved: AtomicBool,
     pub clock: AtomicU64,
     pub overlay: Overlay,
     pub recent: Recent,
@@ -204,21 +212,28 @@ impl Core {
     pub fn new(
         options: DiskOptions,
         store: Cached<Maps>,
+        reads: Arc<SlowReads>,
         log: Log,
         manifest: &Manifest,
         spaces: BTreeMap<SpaceId, Arc<Space>>,
         purges: Arc<Purges>,
         pins: Arc<Pins>,
     ) -> Core {
+        let recent_bytes = options.recent_bytes.unwrap_or(options.gather_bytes);
         Core {
             store,
+            reads,
             log,
             env: options.env,
             dir: options.dir,
             gather_bytes: options.gather_bytes,
+            memory_bytes_max: options.cache_bytes
+                + GATHERED_MAX * options.gather_bytes
+                + recent_bytes,
+            is_reserved: AtomicBool::new(false),
             clock: AtomicU64::new(manifest.ts.max(1)),
             overlay: Overlay::new(),
-            recent: Recent::new(options.recent_bytes.unwrap_or(options.gather_bytes)),
+            recent: Recent::new(recent_bytes),
             spaces: RwLock::new(spaces),
             keepers: Mutex::default(),
             pins,
@@ -291,7 +306,7 @@ impl Core {
         if bytes > self.gather_bytes {
             self.want_work();
         }
-        bytes > 3 * self.gather_bytes || self.store.is_crowded()
+        bytes > GATHERED_MAX * self.gather_bytes || self.store.is_crowded()
     }
 
     pub fn want_work(&self) {
@@ -380,8 +395,31 @@ impl Core {
         let _one = self.cleaning.lock();
         caught("cleaning up on disk", || {
             self.purge()?;
+            self.release_memory()?;
             self.collect(oldest.0)
         })
+    }
+
+    /// Takes memory off the account that nothing needs: the last space has gone.
+    fn release_memory(&self) -> Result<(), EngineError> {
+        let is_needed = |spaces: &BTreeMap<_, _>| {
+            !spaces.is_empty()
+                || !self.purges.dropped.lock().is_empty()
+                || !self.purges.waiting.lock().is_empty()
+        };
+        if !self.is_reserved.load(Ordering::SeqCst) || is_needed(&self.spaces.read()) {
+            return Ok(());
+        }
+        self.write(true)?;
+        // Nobody makes a space meanwhile.
+        let spaces = self.spaces.write();
+        if !is_needed(&spaces) {
+            self.store.forget_all();
+            // Blocks of files that have gone are displaced by others, in time.
+            self.crossings().reserve_memory_anyway(self.store.figures().memory_bytes);
+            self.is_reserved.store(false, Ordering::SeqCst);
+        }
+        Ok(())
     }
 
     /// Cleans up what is due now, and takes it out of the files of some spaces. Nobody waits for it but who has asked.
@@ -580,6 +618,10 @@ impl Beside for DiskEngine {
     }
 
     fn join(&self, crossings: Arc<dyn Crossings>) {
+        if !self.core.spaces.read().is_empty() || !self.core.purges.waiting.lock().is_empty() {
+            crossings.reserve_memory_anyway(self.core.memory_bytes_max);
+            self.core.is_reserved.store(true, Ordering::SeqCst);
+        }
         assert!(self.core.crossings.set(crossings).is_ok(), "an engine is joined once");
         if self.core.has_threads {
             self.start("froglet-disk", Core::run_writer);
@@ -593,6 +635,10 @@ impl Beside for DiskEngine {
         if spaces.contains_key(&id) {
             return Ok(());
         }
+        if !self.core.is_reserved.load(Ordering::SeqCst) {
+            self.core.crossings().reserve_memory(self.core.memory_bytes_max)?;
+            self.core.is_reserved.store(true, Ordering::SeqCst);
+        }
         let applying = self.core.begin_applying();
         let made = self.core.log.append_now(&[&redo::create_space(id)])?;
         spaces.insert(id, Arc::new(Space::new(id, &self.core.purges)));
@@ -604,7 +650,14 @@ impl Beside for DiskEngine {
     }
 
     fn drop_space(&self, id: SpaceId) {
-        let dropped = self.core.spaces.write().remove(&id);
+        let dropped = {
+            let mut spaces = self.core.spaces.write();
+            let dropped = spaces.remove(&id);
+            if dropped.is_some() {
+                self.core.purges.dropped.lock().insert(id);
+            }
+            dropped
+        };
         if let Some(space) = dropped {
             let applying = self.core.begin_applying();
             if let Ok(dropped) = self.core.log.append_now(&[&redo::drop_space(id)]) {
@@ -612,7 +665,6 @@ impl Beside for DiskEngine {
                     "what nobody sees any more may come back, and is dropped again",
                 );
             }
-            self.core.purges.dropped.lock().insert(id);
             space.is_dropped.store(true, Ordering::SeqCst);
             drop(applying);
         }

@@ -36,7 +36,8 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
     })?;
     let reads = SlowReads::new(options.aside, options.read_delay);
     let blocks = options.cache_bytes - Cached::<Maps>::share(options.cache_bytes);
-    let store = Cached::new(Maps::open(&store_dir, blocks, reads)?, options.cache_bytes);
+    let store =
+        Cached::new(Maps::open(&store_dir, blocks, Arc::clone(&reads))?, options.cache_bytes);
     let purges = Arc::new(Purges::default());
     let pins = Arc::new(Pins::default());
     let mut replay = Replay {
@@ -72,7 +73,7 @@ pub(crate) fn open(mut options: DiskOptions) -> Result<Core, EngineError> {
         },
     )?;
     let Replay { spaces, keepers, newest, half, .. } = replay;
-    let core = Core::new(options, store, log, &manifest, spaces, purges, pins);
+    let core = Core::new(options, store, reads, log, &manifest, spaces, purges, pins);
     core.clock.fetch_max(newest, Ordering::SeqCst);
     core.recovered_half.fetch_max(half, Ordering::SeqCst);
     for (keeper, (ts, spaces)) in keepers {

@@ -198,6 +198,27 @@ impl Table for DiskTable {
         }
     }
 
+    fn read_rows(
+        &self,
+        snapshot: &Snapshot,
+        rids: &[RowId],
+        projection: &[usize],
+        visit: &mut dyn FnMut(RowId, &mut Row),
+    ) {
+        let (view, wanted) = (self.core.view(snapshot), self.wanted(projection));
+        let rows = self.core.reads.all(rids, |_, some| {
+            let mut rows = Vec::with_capacity(some.len());
+            for rid in some {
+                let Some(cells) = self.core.row(view, &self.space, *rid)? else { continue };
+                let mut row = Row::new();
+                wanted.read(&cells, &mut row)?;
+                rows.push((*rid, row));
+            }
+            Ok(rows)
+        });
+        read(rows).into_iter().for_each(|(rid, mut row)| visit(rid, &mut row));
+    }
+
     fn get_by_key(
         &self,
         snapshot: &Snapshot,
@@ -240,6 +261,39 @@ impl Table for DiskTable {
                 Ok(visit(rid, &mut row))
             },
         ));
+    }
+
+    fn seek_all(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        ranges: &[KeyRange],
+        projection: &[usize],
+        visit: &mut dyn FnMut(usize, RowId, &mut Row),
+    ) {
+        let (view, wanted) = (self.core.view(snapshot), self.wanted(projection));
+        let index = &self.indexes[index];
+        let rows = self.core.reads.all(ranges, |first, some| {
+            let mut rows = Vec::with_capacity(some.len());
+            for (number, range) in (first..).zip(some) {
+                let direction = Direction::Forward;
+                self.core.rows_by_key(
+                    view,
+                    &self.space,
+                    index,
+                    range,
+                    direction,
+                    &mut |rid, cells| {
+                        let mut row = Row::new();
+                        wanted.read(cells, &mut row)?;
+                        rows.push((number, rid, row));
+                        Ok(ControlFlow::Continue(()))
+                    },
+                )?;
+            }
+            Ok(rows)
+        });
+        read(rows).into_iter().for_each(|(number, rid, mut row)| visit(number, rid, &mut row));
     }
 
     fn seek_entries(

@@ -46,6 +46,11 @@ pub trait Anchor: Engine {
     /// Who knows the halves. A checkpoint has what they have written: before it is put in place they are durable in both
     /// logs, for what the other engine may still lose must not be in it. Once.
     fn set_halves(&self, halves: Weak<dyn Halves>);
+    /// Keeps so much memory, in all, for the engine beside, on the same account: an error if there is no room, a quarter
+    /// above the limit.
+    fn reserve_memory(&self, bytes: u64) -> Result<(), EngineError>;
+    /// The same of what is in use already.
+    fn reserve_memory_anyway(&self, bytes: u64);
 }
 
 /// A transaction's part on the anchor.
@@ -157,4 +162,8 @@ pub trait Crossings: Halves {
     fn borrow_memory_anyway(&self, bytes: u64);
     /// Takes it off again.
     fn return_memory(&self, bytes: u64);
+    /// As [`Anchor::reserve_memory`]; one at a time.
+    fn reserve_memory(&self, bytes: u64) -> Result<(), EngineError>;
+    /// As [`Anchor::reserve_memory_anyway`].
+    fn reserve_memory_anyway(&self, bytes: u64);
 }

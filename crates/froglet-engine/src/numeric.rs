@@ -81,6 +81,11 @@ pub fn is_well_formed(value: &[u8]) -> bool {
     least.is_some_and(|least| (least..=DISPLAY_SCALE_MAX).contains(&scale))
 }
 
+/// Whether an order part is that of a finite number.
+pub fn is_finite(order: &[u8]) -> bool {
+    matches!(order.first(), Some(&(NEGATIVE | ZERO | POSITIVE)))
+}
+
 /// The value of an order part that shows no more digits after the point than it has; none of what is no
 /// order part.
 pub fn of_order(order: &[u8]) -> Option<Box<[u8]>> {

@@ -39,6 +39,7 @@ use crate::block::Block;
 use crate::clock::{stamped_aborted, stamped_end};
 use crate::engine::Core;
 use crate::keys::{OldKey, keys_behind, remove_unneeded};
+use crate::memory::Budget;
 use crate::reclaim;
 use crate::space::Space;
 use crate::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -194,9 +195,15 @@ impl Core {
     /// for which this is.
     #[inline]
     pub fn admit(&self, bytes: usize) -> Result<(), EngineError> {
-        match self.budget.has_room(bytes) {
+        self.admit_of(&self.budget, bytes)
+    }
+
+    /// The same by another budget of the account.
+    #[inline]
+    pub fn admit_of(&self, budget: &Budget, bytes: usize) -> Result<(), EngineError> {
+        match budget.has_room(bytes) {
             true => Ok(()),
-            false => self.make_room(|| self.budget.admit(bytes)),
+            false => self.make_room(|| budget.admit(bytes)),
         }
     }
 

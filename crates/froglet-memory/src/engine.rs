@@ -46,6 +46,8 @@ pub struct MemoryOptions {
     pub env: Arc<dyn Env>,
     /// Past this many bytes, writes fail.
     pub memory_limit_bytes: u64,
+    /// Writes to these spaces fail a quarter above it.
+    pub catalog_spaces: &'static [SpaceId],
     /// How the log behaves.
     pub log: LogOptions,
     /// Whether a thread collects garbage. Without, [`MemoryEngine::collect_garbage`] does.
@@ -70,6 +72,7 @@ impl Default for MemoryOptions {
             data_dir: None,
             env: Arc::new(RealEnv::new()),
             memory_limit_bytes: 8 << 30,
+            catalog_spaces: &[],
             log: LogOptions::default(),
             collector_thread: true,
             freeze: FreezeOptions::default(),
@@ -84,6 +87,9 @@ impl Default for MemoryOptions {
 pub(crate) struct Core {
     pub timeline: Arc<Timeline>,
     pub budget: Arc<Budget>,
+    /// That of the catalog, and its spaces.
+    pub catalog_budget: Arc<Budget>,
+    pub catalog_spaces: &'static [SpaceId],
     pub pool: Arc<Pool>,
     pub stripes: Stripes,
     pub spaces: RwLock<BTreeMap<SpaceId, Arc<Space>>>,
@@ -120,6 +126,15 @@ impl Disk {
 }
 
 impl Core {
+    /// A space that is not there yet.
+    pub fn new_space(&self, id: SpaceId) -> Arc<Space> {
+        let budget = match self.catalog_spaces.contains(&id) {
+            true => &self.catalog_budget,
+            false => &self.budget,
+        };
+        Arc::new(Space::new(id, Arc::clone(budget)))
+    }
+
     /// Appends a short record, without waiting for room: sessions do so on their loops.
     pub fn log_record(&self, record: &[u8]) -> Result<Lsn, EngineError> {
         match &self.log {
@@ -317,6 +332,14 @@ impl Anchor for MemoryEngine {
     fn set_halves(&self, halves: Weak<dyn Halves>) {
         assert!(self.core.halves.set(halves).is_ok(), "an engine is joined once");
     }
+
+    fn reserve_memory(&self, bytes: u64) -> Result<(), EngineError> {
+        self.core.budget.reserve_beside(bytes)
+    }
+
+    fn reserve_memory_anyway(&self, bytes: u64) {
+        self.core.budget.reserve_beside_anyway(bytes);
+    }
 }
 
 impl Engine for MemoryEngine {
@@ -333,7 +356,7 @@ impl Engine for MemoryEngine {
         made.waits_for_nothing(
             "the catalog's commit, which makes a table of it, is logged behind it",
         );
-        spaces.insert(space, Arc::new(Space::new(space, Arc::clone(&self.core.budget))));
+        spaces.insert(space, self.core.new_space(space));
         Ok(())
     }
 

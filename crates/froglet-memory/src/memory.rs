@@ -40,35 +40,62 @@ impl Drop for Admitted<'_> {
 const LENT_PART: u64 = 8;
 const LENT_BYTES_MIN: u64 = 16 << 20;
 
-/// The account of the engine's memory, and of what queries use beside it.
+/// What may be used of the account of the engine's memory.
 #[derive(Debug)]
 pub(crate) struct Budget {
+    account: Arc<Account>,
+    /// So much may be in use.
+    most_bytes: u64,
+}
+
+/// The engine's memory, what queries use beside it, and the engine beside it.
+#[derive(Debug)]
+struct Account {
     limit_bytes: u64,
     used_bytes: AtomicU64,
     /// What queries have borrowed.
     borrowed_bytes: AtomicU64,
+    /// What is reserved for the engine beside, whether it is in use or not.
+    beside_bytes: AtomicU64,
 }
 
 impl Budget {
     pub fn new(limit_bytes: u64) -> Budget {
-        Budget { limit_bytes, used_bytes: AtomicU64::new(0), borrowed_bytes: AtomicU64::new(0) }
+        let account = Account {
+            limit_bytes,
+            used_bytes: AtomicU64::new(0),
+            borrowed_bytes: AtomicU64::new(0),
+            beside_bytes: AtomicU64::new(0),
+        };
+        Budget { account: Arc::new(account), most_bytes: limit_bytes }
+    }
+
+    /// Of the same account, for what says where rows are: it may go beyond the limit as removals may. So who has no room left
+    /// can move a table elsewhere, or drop it.
+    pub fn of_catalog(&self) -> Budget {
+        Budget { account: Arc::clone(&self.account), most_bytes: self.reserve_bytes() }
+    }
+
+    /// The limit and a quarter of it.
+    fn reserve_bytes(&self) -> u64 {
+        self.limit_bytes().saturating_add(self.limit_bytes() / 4)
     }
 
     /// Whether `bytes` more may be used.
     pub fn admit(&self, bytes: usize) -> Result<(), EngineError> {
-        self.admit_up_to(self.limit_bytes, bytes)
+        self.admit_up_to(self.most_bytes, bytes)
     }
 
     /// Whether there is so much, as it is.
     #[inline]
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.used_bytes().saturating_add(bytes as u64) <= self.limit_bytes
+        self.used_bytes().saturating_add(bytes as u64) <= self.most_bytes
     }
 
     /// The same as `admit` of what gives memory back in the end, and may go beyond the limit by a quarter of it: who is over it,
     /// because the collector has not come round yet, can delete.
     pub fn admit_removal(&self, bytes: usize) -> Result<(), EngineError> {
-        self.admit_up_to(self.limit_bytes.saturating_add(self.limit_bytes / 4), bytes)
+        self.admit_up_to(self.reserve_bytes(), bytes)
     }
 
     fn admit_up_to(&self, limit_bytes: u64, bytes: usize) -> Result<(), EngineError> {
@@ -94,26 +121,26 @@ impl Budget {
     /// The error for memory that is not to be had.
     pub fn refusal(&self, asked_bytes: u64) -> EngineError {
         EngineError::MemoryLimit {
-            limit_bytes: self.limit_bytes,
+            limit_bytes: self.limit_bytes(),
             used_bytes: self.used_bytes(),
             asked_bytes,
         }
     }
 
     pub fn charge(&self, bytes: usize) {
-        self.used_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.account.used_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     pub fn release(&self, bytes: usize) {
-        let before = self.used_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
+        let before = self.account.used_bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
         debug_assert!(before >= bytes as u64, "released {bytes} bytes of {before}");
     }
 
     /// Lends memory to a query: within the limit, or of the part of it that is always theirs.
     pub fn borrow(&self, bytes: u64) -> Result<(), EngineError> {
-        let always = (self.limit_bytes / LENT_PART).max(LENT_BYTES_MIN);
-        let before = self.borrowed_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= always || self.used_bytes() <= self.limit_bytes {
+        let always = (self.limit_bytes() / LENT_PART).max(LENT_BYTES_MIN);
+        let before = self.account.borrowed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= always || self.used_bytes() <= self.limit_bytes() {
             return Ok(());
         }
         self.give_back(bytes);
@@ -122,26 +149,41 @@ impl Budget {
 
     /// The same of what is in use already.
     pub fn borrow_anyway(&self, bytes: u64) {
-        self.borrowed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.account.borrowed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub fn give_back(&self, bytes: u64) {
-        let before = self.borrowed_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let before = self.account.borrowed_bytes.fetch_sub(bytes, Ordering::Relaxed);
         debug_assert!(before >= bytes, "{bytes} bytes of {before} are given back");
     }
 
+    /// Reserves so much, in all, for the engine beside, which asks one at a time. As of a removal: what moves there leaves
+    /// memory.
+    pub fn reserve_beside(&self, bytes: u64) -> Result<(), EngineError> {
+        let more = bytes.saturating_sub(self.account.beside_bytes.load(Ordering::Relaxed));
+        self.admit_removal(usize::try_from(more).unwrap_or(usize::MAX))?;
+        self.reserve_beside_anyway(bytes);
+        Ok(())
+    }
+
+    /// The same of what is in use already.
+    pub fn reserve_beside_anyway(&self, bytes: u64) {
+        self.account.beside_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     pub fn used_bytes(&self) -> u64 {
-        let parts = [&self.used_bytes, &self.borrowed_bytes];
+        let account = &*self.account;
+        let parts = [&account.used_bytes, &account.borrowed_bytes, &account.beside_bytes];
         parts.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 
     pub fn limit_bytes(&self) -> u64 {
-        self.limit_bytes
+        self.account.limit_bytes
     }
 
     /// Whether less than a quarter of the memory is left.
     pub fn is_short(&self) -> bool {
-        self.used_bytes() >= self.limit_bytes - self.limit_bytes / 4
+        self.used_bytes() >= self.limit_bytes() - self.limit_bytes() / 4
     }
 }
 

@@ -60,6 +60,8 @@ pub(crate) fn open(options: MemoryOptions) -> Result<Core, EngineError> {
     let core = Core {
         timeline: Arc::new(Timeline::new(1, u64::MAX)),
         pool: Arc::new(Pool::new(Arc::clone(&budget))),
+        catalog_budget: Arc::new(budget.of_catalog()),
+        catalog_spaces: options.catalog_spaces,
         budget,
         stripes: Stripes::new(),
         spaces: RwLock::default(),
@@ -265,10 +267,7 @@ impl Recovered {
     }
 
     fn make_space(&mut self, id: SpaceId) -> Arc<Space> {
-        let budget = &self.core.budget;
-        Arc::clone(
-            self.spaces.entry(id).or_insert_with(|| Arc::new(Space::new(id, Arc::clone(budget)))),
-        )
+        Arc::clone(self.spaces.entry(id).or_insert_with(|| self.core.new_space(id)))
     }
 
     /// Applies one record of the log.

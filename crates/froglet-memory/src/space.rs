@@ -71,6 +71,11 @@ fn place(block: u32) -> (usize, usize) {
 }
 
 impl Space {
+    /// What may be used for its rows.
+    pub fn budget(&self) -> &Budget {
+        &self.budget
+    }
+
     pub fn new(id: SpaceId, budget: Arc<Budget>) -> Space {
         Space {
             id,

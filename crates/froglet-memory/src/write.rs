@@ -60,7 +60,7 @@ impl MemoryTable {
         values: impl Iterator<Item = &'v Value>,
     ) -> Result<Admitted<'_>, EngineError> {
         let strings: usize = values.filter_map(string_bytes).map(<[u8]>::len).sum();
-        self.core.admit(strings + WRITE_BYTES)?;
+        self.core.admit_of(self.space.budget(), strings + WRITE_BYTES)?;
         Ok(self.core.budget.hold(strings))
     }
 
@@ -272,7 +272,7 @@ impl MemoryTable {
     fn mark(&self, txn: &mut MemoryTxn, base: Ts, rid: RowId, kind: Kind) -> Result<(), WriteStop> {
         match kind {
             Kind::Delete => self.core.admit_removal(WRITE_BYTES)?,
-            _ => self.core.admit(WRITE_BYTES)?,
+            _ => self.core.admit_of(self.space.budget(), WRITE_BYTES)?,
         }
         txn.begin_write()?;
         let guard = epoch::pin();

@@ -22,7 +22,7 @@ use froglet_engine::{
 use froglet_txn::{Isolation, Past, Transaction, TxnManager, aside};
 use parking_lot::{Mutex, RwLock};
 
-use crate::change_log::{CHANGES_SPACE, ChangeLog};
+use crate::change_log::ChangeLog;
 use crate::compact;
 use crate::def::{FIRST_USER_ID, IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::error::SchemaError;
@@ -30,7 +30,7 @@ use crate::flip::carry::Flip;
 use crate::flip::moved::Move;
 use crate::flip::outcome::flips;
 use crate::flip::{Hook, TableState};
-use crate::history::{HISTORY_SPACE, History};
+use crate::history::History;
 use crate::lazy::LazyMigration;
 use crate::lazy_columns::LazyColumn;
 use crate::lazy_driver::Retired;
@@ -42,7 +42,7 @@ use crate::role::RoleDef;
 use crate::sequence::{SequenceState, Sequences};
 use crate::status::{Control, MigrationOptions, MigrationPhase, MigrationStatus};
 use crate::step::Step;
-use crate::store::{CATALOG_SPACE, Store, rebuild_indexes};
+use crate::store::{CATALOG_SPACES, Store, rebuild_indexes};
 use crate::target::Maker;
 use crate::unreadable::Unreadable;
 

@@ -97,4 +97,5 @@ pub use lazy_driver::Recompile;
 pub use role::{Membership, RoleChange, RoleDef};
 pub use status::{Control, Detection, MigrationOptions, MigrationPhase, MigrationStatus};
 pub use step::write_values_with;
+pub use store::CATALOG_SPACES;
 pub use unreadable::Unreadable;

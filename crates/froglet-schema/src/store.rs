@@ -18,12 +18,16 @@ use froglet_engine::{
 };
 use froglet_txn::{Isolation, Limits, Strength, Transaction, TxnError, TxnManager};
 
+use crate::change_log::CHANGES_SPACE;
 use crate::def::{ObjectDef, ObjectId};
 use crate::error::SchemaError;
+use crate::history::HISTORY_SPACE;
 use crate::unreadable::Unreadable;
 
 /// The catalog's row space.
 pub const CATALOG_SPACE: SpaceId = SpaceId(0);
+/// Where the catalog is: its objects, their history, and what changes of them left.
+pub const CATALOG_SPACES: &[SpaceId] = &[CATALOG_SPACE, HISTORY_SPACE, CHANGES_SPACE];
 const BY_ID: usize = 0;
 const BY_NAME: IndexId = IndexId(1);
 

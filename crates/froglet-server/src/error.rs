@@ -24,6 +24,16 @@ pub enum ServerError {
         /// Why.
         error: Box<SqlError>,
     },
+    /// The cache is a part of the memory.
+    #[error(
+        "disk_cache ({cache_bytes} bytes) is more than half of memory_limit ({limit_bytes} bytes), of which it is a part; give less, or raise memory_limit"
+    )]
+    DiskCache {
+        /// What was asked for.
+        cache_bytes: u64,
+        /// Of how much.
+        limit_bytes: u64,
+    },
     /// The data directory cannot be made.
     #[error("cannot create data directory {}: {source}", path.display())]
     DataDir {

@@ -35,6 +35,10 @@ pub(crate) fn check(config: &Config) -> Result<(), ServerError> {
             ServerError::Setting { place: setting.place.clone(), error: Box::new(error) }
         })?;
     }
+    let (cache_bytes, limit_bytes) = (config.disk_cache_bytes, config.memory_limit_bytes);
+    if let Some(cache_bytes) = cache_bytes.filter(|bytes| *bytes > limit_bytes / 2) {
+        return Err(ServerError::DiskCache { cache_bytes, limit_bytes });
+    }
     std::fs::create_dir_all(&config.data_dir)
         .map_err(|source| ServerError::DataDir { path: config.data_dir.clone(), source })?;
     copy_directory(config)?;
@@ -82,8 +86,8 @@ fn disk_options(config: &Config, log: LogOptions) -> DiskOptions {
     DiskOptions {
         cache_bytes: config
             .disk_cache_bytes
-            .unwrap_or_else(|| (config.memory_limit_bytes / 16).clamp(4 << 20, 256 << 20)),
-        gather_bytes: (config.memory_limit_bytes / 64).clamp(2 << 20, 128 << 20),
+            .unwrap_or_else(|| (config.memory_limit_bytes / 16).clamp(1 << 20, 256 << 20)),
+        gather_bytes: (config.memory_limit_bytes / 64).clamp(1 << 20, 128 << 20),
         aside: |read| aside(read),
         read_delay: read_delay(),
         ..DiskOptions::new(dir, Arc::new(RealEnv::new()), log)
@@ -120,6 +124,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
         log: log_options(config, log_failed.clone()),
         data_dir: Some(config.data_dir.clone()),
         memory_limit_bytes: config.memory_limit_bytes,
+        catalog_spaces: froglet_sql::CATALOG_SPACES,
         freeze: FreezeOptions {
             after: config.freeze_after,
             threads: config.freeze_threads,

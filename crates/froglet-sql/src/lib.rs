@@ -176,6 +176,7 @@ pub use copy::directory::CopyDirectory;
 pub use copy::{CopyIn, CopyOut, CopyRows};
 pub use database::{ConnectOptions, Database, Defaults, SessionInfo};
 pub use error::{Notice, SqlError};
+pub use froglet_schema::CATALOG_SPACES;
 pub use notify::Notification;
 pub use parse::ParsedStatement;
 pub use prepared::{Field, Prepared};

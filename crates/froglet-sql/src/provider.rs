@@ -292,6 +292,7 @@ impl TableProvider for BaseTable {
             columns,
             row_id_at,
             access,
+            Arc::from(filters),
             limit,
             state.config().target_partitions(),
         )))

@@ -7,6 +7,7 @@
 //!   key       a          b          c
 //!   filter    = 5        in (1, 2)  > 7 and <= 9     one range for each combination of the equal ones
 //! ```
+//! Or with columns of the keys of a join (`query/index_join.rs`), of which the rows are known when it runs: one range for each.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -14,8 +15,8 @@ use std::sync::Arc;
 use datafusion::common::{Column, ScalarValue};
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Operator};
 use froglet_engine::key::{encode_part, successor};
-use froglet_engine::{ColumnType, IndexSpec, KeyPart, KeyRange, Value};
-use froglet_schema::TableDef;
+use froglet_engine::{ColumnType, IndexSpec, KeyPart, KeyRange, Value, numeric};
+use froglet_schema::{ColumnDef, TableDef};
 
 use crate::key::{Fit, fit};
 use crate::semantics::numerics;
@@ -49,7 +50,12 @@ pub struct IndexAccess {
     pub name: String,
     /// Whether each range holds at most one row.
     pub unique: bool,
+    /// How many leading parts of its key are fixed.
+    equal: usize,
 }
+
+/// Keys of a join: each with a value of each of some columns.
+pub type KeyRows = Vec<Vec<ScalarValue>>;
 
 /// Whether a filter may help to choose an index, or to leave blocks out; parameters are not known yet.
 pub fn usable(filter: &Expr) -> bool {
@@ -58,26 +64,139 @@ pub fn usable(filter: &Expr) -> bool {
 
 /// The best index for a conjunction of filters, if any helps.
 pub fn choose(def: &TableDef, filters: &[Expr]) -> Option<IndexAccess> {
-    let conditions: Vec<Condition> =
-        filters.iter().filter_map(|filter| condition_of(filter, false)).collect();
+    let conditions = conditions_of(filters);
     if conditions.is_empty() {
         return None;
     }
+    best_of(def, |spec| ranges_of(def, spec, &conditions))
+}
+
+fn conditions_of(filters: &[Expr]) -> Vec<Condition> {
+    filters.iter().filter_map(|filter| condition_of(filter, false)).collect()
+}
+
+/// Of the indexes that help the one with the most parts that are fixed; a unique one, if they all are.
+fn best_of(
+    def: &TableDef,
+    ranges_of: impl Fn(&IndexSpec) -> Option<(usize, Vec<KeyRange>)>,
+) -> Option<IndexAccess> {
     let candidates = def.indexes.iter().enumerate();
     candidates
         .filter_map(|(at, index)| {
-            let (equal, ranges) = ranges_of(def, &index.spec, &conditions)?;
+            let (equal, ranges) = ranges_of(&index.spec)?;
             let whole = equal == index.spec.key.len();
-            let access = IndexAccess {
-                index: at,
-                ranges,
-                name: index.name.clone(),
-                unique: whole && index.spec.unique,
-            };
-            Some((access.unique, equal, access))
+            let (name, unique) = (index.name.clone(), whole && index.spec.unique);
+            Some(IndexAccess { index: at, ranges, name, unique, equal })
         })
-        .max_by_key(|(unique, equal, _)| (*unique, *equal))
-        .map(|(_, _, access)| access)
+        .max_by_key(IndexAccess::rank)
+}
+
+impl IndexAccess {
+    /// Which of two is better.
+    fn rank(&self) -> (bool, usize) {
+        (self.unique, self.equal)
+    }
+}
+
+/// The best index for rows that have a key of a join in some columns, within a conjunction of filters, if it is better than
+/// the one that is chosen without the keys. With no keys yet, without ranges.
+pub fn choose_by_keys(
+    def: &TableDef,
+    filters: &[Expr],
+    columns: &[usize],
+    keys: Option<&KeyRows>,
+) -> Option<IndexAccess> {
+    let conditions = conditions_of(filters);
+    let rows = keys.map(|rows| values_of_keys(def, columns, rows));
+    let rows = match &rows {
+        Some(None) => return None,
+        Some(Some(rows)) => &rows[..],
+        None => &[],
+    };
+    let keyed = best_of(def, |spec| ranges_of_keys(def, spec, &conditions, columns, rows))?;
+    let without = choose(def, filters);
+    without.is_none_or(|without| without.rank() < keyed.rank()).then_some(keyed)
+}
+
+/// The keys as values of their columns, without those that equal no value of these. `None` if it cannot be told of one.
+fn values_of_keys(def: &TableDef, columns: &[usize], rows: &KeyRows) -> Option<Vec<Vec<Value>>> {
+    let mut keys = Vec::with_capacity(rows.len());
+    for row in rows {
+        let values = columns.iter().zip(row);
+        let values = values.map(|(column, value)| equal_to(value, def.columns[*column].ty));
+        keys.extend(values.collect::<Option<Option<Vec<Value>>>>()?);
+    }
+    Some(keys)
+}
+
+/// The value of a type that equals another; `Some(None)` if there is none, `None` if it is not known.
+fn equal_to(value: &ScalarValue, ty: ColumnType) -> Option<Option<Value>> {
+    use ColumnType::{Decimal, Int16, Int32, Int64};
+    if value.is_null() {
+        return Some(None);
+    }
+    if let Some(value) = exact(value, ty) {
+        return Some(Some(value));
+    }
+    let is_integer = matches!(ty, Int16 | Int32 | Int64);
+    let number = match value {
+        ScalarValue::Int16(Some(number)) => i64::from(*number),
+        ScalarValue::Int32(Some(number)) => i64::from(*number),
+        ScalarValue::Int64(Some(number)) => *number,
+        // A number, by its order: these types have no infinities.
+        ScalarValue::Binary(Some(order)) if is_integer || matches!(ty, Decimal { .. }) => {
+            return numeric::is_finite(order).then_some(None);
+        }
+        _ => return None,
+    };
+    is_integer.then(|| Value::of_integer(number, ty))
+}
+
+/// How many leading parts are fixed by keys and conditions, one of them by keys, and the ranges.
+fn ranges_of_keys(
+    def: &TableDef,
+    spec: &IndexSpec,
+    conditions: &[Condition],
+    columns: &[usize],
+    rows: &[Vec<Value>],
+) -> Option<(usize, Vec<KeyRange>)> {
+    let mut prefixes: Vec<(Vec<u8>, &[Value])> =
+        rows.iter().map(|row| (Vec::new(), &row[..])).collect();
+    let (mut equal, mut is_keyed) = (0, false);
+    for part in &spec.key {
+        let column = def.column_by_id(part.column)?;
+        let is_it = |at: &usize| def.columns[*at].id == part.column;
+        if let Some(place) = columns.iter().position(is_it) {
+            for (prefix, row) in &mut prefixes {
+                encode_part(prefix, &row[place], part);
+            }
+            is_keyed = true;
+        } else if let Some(values) = listed(conditions, column)
+            && prefixes.len() * values.len() <= MAX_RANGES.max(prefixes.len())
+        {
+            let longer = |(prefix, row): &(Vec<u8>, _)| {
+                let one = extend(std::slice::from_ref(prefix), &values, part);
+                let row = *row;
+                one.into_iter().map(move |longer| (longer, row))
+            };
+            prefixes = prefixes.iter().flat_map(longer).collect();
+        } else {
+            break;
+        }
+        equal += 1;
+    }
+    let mut prefixes: Vec<Vec<u8>> = prefixes.into_iter().map(|(prefix, _)| prefix).collect();
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    is_keyed.then(|| (equal, prefixes.into_iter().map(KeyRange::prefix).collect()))
+}
+
+/// The values that a column has by the conditions, if they list them.
+fn listed(conditions: &[Condition], column: &ColumnDef) -> Option<Vec<Value>> {
+    conditions.iter().filter(|c| c.column == column.name).find_map(|c| match &c.test {
+        Test::In(values) => values_of(values, column.ty),
+        _ => None,
+    })
 }
 
 /// A column compared with constants.
@@ -198,19 +317,15 @@ fn ranges_of(
     let mut equal = 0;
     for part in &spec.key {
         let column = def.column_by_id(part.column)?;
-        let on_column = || conditions.iter().filter(|c| c.column == column.name);
-        let listed = on_column().find_map(|c| match &c.test {
-            Test::In(values) => values_of(values, column.ty),
-            _ => None,
-        });
-        if let Some(values) = listed
+        if let Some(values) = listed(conditions, column)
             && prefixes.len() * values.len() <= MAX_RANGES
         {
             prefixes = extend(&prefixes, &values, part);
             equal += 1;
             continue;
         }
-        if let Some(range) = part_range(on_column(), column.ty, part) {
+        let on_column = conditions.iter().filter(|c| c.column == column.name);
+        if let Some(range) = part_range(on_column, column.ty, part) {
             let ranges = prefixes.iter().map(|prefix| bounded(prefix, &range)).collect();
             return Some((equal, ranges));
         }

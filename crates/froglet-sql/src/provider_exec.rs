@@ -3,7 +3,7 @@
 //! Blocks: each partition reads every n-th block, one batch a block. Index: the row ids of the
 //! ranges are collected first (eight bytes each; the filter above drops what is too much), then
 //! read in batches. Where the ranges turn out to hold a large part of the table, the blocks are
-//! read instead.
+//! read instead. Within a join, the ranges may be those of its keys (`query/index_join.rs`).
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -17,6 +17,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::Expr;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -30,8 +31,9 @@ use futures::TryStreamExt;
 
 use crate::error::SqlError;
 use crate::provider::Hidden;
-use crate::provider_access::{Access, IndexAccess};
+use crate::provider_access::{self, Access, IndexAccess};
 use crate::query::held_rows::TableStrings;
+use crate::query::index_join::JoinKeys;
 use crate::semantics::casts;
 use crate::types::array_of;
 
@@ -42,7 +44,13 @@ const FEW_ROWS: u64 = 4_096;
 /// Rows that are read at once by their ids have about so many bytes.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// So many ranges of one row each are looked up at once.
+const RANGES_AT_ONCE: usize = 256;
+/// Looking up one key is as much work as reading so many rows of blocks.
+const KEY_ROWS: u64 = 16;
+
 /// A scan.
+#[derive(Clone)]
 pub struct TableScan {
     table: Arc<TableVersion>,
     snapshot: Arc<Snapshot>,
@@ -53,7 +61,11 @@ pub struct TableScan {
     /// Where among the columns returned the row ids go.
     row_id_at: Option<usize>,
     access: Access,
+    /// What the rows are filtered by above this.
+    filters: Arc<[Expr]>,
     limit: Option<usize>,
+    /// Keys of a join, which are known when it runs.
+    keys: Option<JoinKeys>,
     properties: Arc<PlanProperties>,
 }
 
@@ -74,6 +86,7 @@ impl TableScan {
         columns: Vec<usize>,
         row_id_at: Option<usize>,
         access: Access,
+        filters: Arc<[Expr]>,
         limit: Option<usize>,
         target_partitions: usize,
     ) -> TableScan {
@@ -98,8 +111,37 @@ impl TableScan {
             columns,
             row_id_at,
             access,
+            filters,
             limit,
+            keys: None,
             properties: Arc::new(properties),
+        }
+    }
+
+    /// The same, told of the keys of a join, if an index helps then.
+    pub(crate) fn told(&self, keys: &JoinKeys) -> Option<TableScan> {
+        // Who was told first knows more: that join is above the other.
+        let is_told = self.keys.is_some();
+        if is_told || self.limit.is_some() || self.properties.partitioning.partition_count() > 1 {
+            return None;
+        }
+        let told = TableScan { keys: Some(keys.below(|shown| self.column(shown))), ..self.clone() };
+        told.index_of_keys().is_some().then_some(told)
+    }
+
+    /// The index by which the keys of a join are looked up.
+    pub(crate) fn index_of_keys(&self) -> Option<String> {
+        let columns = self.keys.as_ref()?.columns();
+        let (def, filters) = (&self.table.def, &self.filters);
+        provider_access::choose_by_keys(def, filters, &columns, None).map(|access| access.name)
+    }
+
+    /// The position in the layout of a column returned.
+    fn column(&self, shown: usize) -> Option<usize> {
+        match self.row_id_at {
+            Some(at) if at == shown => None,
+            Some(at) if at < shown => self.columns.get(shown - 1).copied(),
+            _ => self.columns.get(shown).copied(),
         }
     }
 
@@ -157,9 +199,10 @@ impl ExecutionPlan for TableScan {
 
     fn apply_expressions(
         &self,
-        _f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+        f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
+        // A join asks whether anybody wants its keys.
+        self.keys.as_ref().map_or(Ok(TreeNodeRecursion::Continue), |keys| f(&keys.filter()))
     }
 
     fn with_new_children(
@@ -174,23 +217,13 @@ impl ExecutionPlan for TableScan {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let step = self.properties.partitioning.partition_count();
-        let walk = match &self.access {
-            Access::Blocks { all, left } => {
-                self.table.note_scan(&self.snapshot);
-                if partition == 0 {
-                    self.table.accesses().add(Counted::Scans, 1);
-                }
-                Walk::Blocks(BlockWalk {
-                    next: partition,
-                    step,
-                    end: left.as_ref().map_or(*all as usize, |left| left.len()),
-                    left: left.clone(),
-                    part: None,
-                })
-            }
-            Access::Index(index) => Walk::Unopened(index.clone()),
-        };
+        let walk = Walk::Unopened(Unopened {
+            access: self.access.clone(),
+            filters: self.filters.clone(),
+            keys: self.keys.clone(),
+            partition,
+            step: self.properties.partitioning.partition_count(),
+        });
         let reader = Reader { source: self.source(&context), walk };
         let rows = context.session_config().batch_size();
         let stream = futures::stream::try_unfold(reader, |mut reader| async move {
@@ -322,33 +355,42 @@ impl Source {
         self.assemble(columns, &found)
     }
 
-    /// The ids of the rows in the ranges; `None` where there are so many that the blocks are
-    /// read faster.
-    fn seek(&self, access: &IndexAccess) -> Option<Vec<RowId>> {
+    /// So many rows that the blocks are read faster.
+    fn many(&self) -> usize {
+        (self.table.table.row_estimate() / BLOCKS_WIN_AT).max(FEW_ROWS) as usize
+    }
+
+    /// The ids of the rows in the ranges; `None` if there are more than `most`.
+    fn seek(&self, access: &IndexAccess, most: usize) -> Option<Vec<RowId>> {
         let table = &self.table.table;
-        let most = (table.row_estimate() / BLOCKS_WIN_AT).max(FEW_ROWS) as usize;
         let (mut rids, mut lookups) = (Vec::new(), 0);
-        for range in &access.ranges {
-            self.table.note_range(&self.snapshot, access.index, || range.clone());
-            table.seek(
-                &self.snapshot,
-                access.index,
-                range,
-                Direction::Forward,
-                &[],
-                &mut |rid, _| {
+        // Nobody can stop what is looked up at once.
+        let is_whole = access.unique && self.left == usize::MAX;
+        let at_once = if is_whole { RANGES_AT_ONCE } else { 1 };
+        for ranges in access.ranges.chunks(at_once) {
+            for range in ranges {
+                self.table.note_range(&self.snapshot, access.index, || range.clone());
+            }
+            if let [range] = ranges {
+                let direction = Direction::Forward;
+                table.seek(&self.snapshot, access.index, range, direction, &[], &mut |rid, _| {
                     if self.hides(rid) {
                         return ControlFlow::Continue(());
                     }
                     rids.push(rid);
-                    if rids.len() > most || rids.len() >= self.left {
-                        ControlFlow::Break(())
-                    } else {
-                        ControlFlow::Continue(())
+                    match rids.len() > most || rids.len() >= self.left {
+                        true => ControlFlow::Break(()),
+                        false => ControlFlow::Continue(()),
                     }
-                },
-            );
-            lookups += 1;
+                });
+            } else {
+                table.seek_all(&self.snapshot, access.index, ranges, &[], &mut |_, rid, _| {
+                    if !self.hides(rid) {
+                        rids.push(rid);
+                    }
+                });
+            }
+            lookups += ranges.len();
             if rids.len() >= self.left {
                 break;
             }
@@ -371,8 +413,57 @@ struct BlockWalk {
     part: Option<RowId>,
 }
 
+/// What is decided when the first row is asked for.
+struct Unopened {
+    access: Access,
+    filters: Arc<[Expr]>,
+    keys: Option<JoinKeys>,
+    partition: usize,
+    step: usize,
+}
+
+impl Unopened {
+    fn open(&self, source: &Source) -> Result<Walk> {
+        if let Some(by_keys) = self.by_keys(source)? {
+            // What the filters leave may be fewer rows than there are keys.
+            let by_filters = match &self.access {
+                Access::Index(access) => source.seek(access, by_keys.ranges.len()),
+                Access::Blocks { .. } => None,
+            };
+            let found = by_filters.or_else(|| source.seek(&by_keys, source.many()));
+            if let Some(rids) = found {
+                return Ok(Walk::Rows(rids.into_iter()));
+            }
+        }
+        let (end, left) = match &self.access {
+            Access::Blocks { all, left } => {
+                source.table.note_scan(&source.snapshot);
+                (left.as_ref().map_or(*all as usize, |left| left.len()), left.clone())
+            }
+            Access::Index(access) => match source.seek(access, source.many()) {
+                Some(rids) => return Ok(Walk::Rows(rids.into_iter())),
+                None => (source.table.scan_blocks(&source.snapshot) as usize, None),
+            },
+        };
+        if self.partition == 0 {
+            source.table.accesses().add(Counted::Scans, 1);
+        }
+        Ok(Walk::Blocks(BlockWalk { next: self.partition, step: self.step, end, left, part: None }))
+    }
+
+    /// How the keys of a join are looked up, if they are few.
+    fn by_keys(&self, source: &Source) -> Result<Option<IndexAccess>> {
+        let Some(keys) = &self.keys else { return Ok(None) };
+        let Some(rows) = keys.rows()? else { return Ok(None) };
+        let (def, columns) = (&source.table.def, keys.columns());
+        let access = provider_access::choose_by_keys(def, &self.filters, &columns, Some(&rows));
+        let most = source.table.table.row_estimate() / KEY_ROWS;
+        Ok(access.filter(|access| access.ranges.len() as u64 <= most))
+    }
+}
+
 enum Walk {
-    Unopened(IndexAccess),
+    Unopened(Unopened),
     Rows(std::vec::IntoIter<RowId>),
     Blocks(BlockWalk),
 }
@@ -386,21 +477,8 @@ impl Reader {
     fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
         while self.source.left > 0 {
             let batch = match &mut self.walk {
-                Walk::Unopened(access) => {
-                    self.walk = match self.source.seek(access) {
-                        Some(rids) => Walk::Rows(rids.into_iter()),
-                        None => {
-                            let end = self.source.table.scan_blocks(&self.source.snapshot) as usize;
-                            self.source.table.accesses().add(Counted::Scans, 1);
-                            Walk::Blocks(BlockWalk {
-                                next: 0,
-                                step: 1,
-                                end,
-                                left: None,
-                                part: None,
-                            })
-                        }
-                    };
+                Walk::Unopened(unopened) => {
+                    self.walk = unopened.open(&self.source)?;
                     continue;
                 }
                 Walk::Rows(rids) => {

@@ -13,6 +13,7 @@ pub(crate) mod batch_rows;
 pub(crate) mod concatenation;
 pub(crate) mod counts;
 pub(crate) mod held_rows;
+pub mod index_join;
 pub(crate) mod named_windows;
 pub(crate) mod recursion;
 pub(crate) mod shadowed_parts;

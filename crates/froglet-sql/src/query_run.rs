@@ -38,6 +38,7 @@ use crate::once;
 use crate::plan::mend::null_keys::NullKeys;
 use crate::provider::QueryScope;
 use crate::query::held_rows::{CountWindows, TableStrings};
+use crate::query::index_join::{self, IndexJoins};
 use crate::query::{QueryEnv, account};
 use crate::stack;
 use crate::subplan::ScopeRef;
@@ -72,6 +73,8 @@ fn config() -> SessionConfig {
         .with_create_default_catalog_and_schema(false);
     let options = config.options_mut();
     options.execution.sort_spill_reservation_bytes = SPILL_BYTES;
+    options.optimizer.hash_join_inlist_pushdown_max_distinct_values = index_join::KEYS_MAX;
+    options.optimizer.hash_join_inlist_pushdown_max_size = index_join::KEY_BYTES_MAX;
     options.execution.time_zone = Some("+00:00".to_owned());
     options.execution.parquet.pushdown_filters = false;
     // Field metadata names SQL types; operators may drop it on the way, which changes nothing.
@@ -116,15 +119,16 @@ fn logical_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
 /// - the one that answers aggregates from statistics: ours are never exact, and of an aggregate with FILTER over one of
 ///   no rows it answered the inner one.
 ///
-/// And ours, [`KeepOrder`] before them and [`CountWindows`] behind.
+/// And ours, [`KeepOrder`] before them, [`IndexJoins`] and [`CountWindows`] behind.
 fn physical_rules() -> Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> {
     let is_left_out =
         |name: &str| name.starts_with("FilterPushdown") || name == "aggregate_statistics";
     let theirs = PhysicalOptimizer::new().rules.into_iter();
     let first: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(KeepOrder);
+    let joins: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(IndexJoins);
     let last: Arc<dyn PhysicalOptimizerRule + Send + Sync> = Arc::new(CountWindows);
     let theirs = theirs.filter(|rule| !is_left_out(rule.name()));
-    [first].into_iter().chain(theirs).chain([last]).collect()
+    [first].into_iter().chain(theirs).chain([joins, last]).collect()
 }
 
 /// Configuration of a session.

@@ -17,7 +17,7 @@
 //! after that, and finds nothing in a range, is told what was put. Who is told of a new key that there is nothing, by what is
 //! known of its neighbours, fills nothing.
 //! **[C4]** Ranges that are removed are of spaces and indexes that nobody has open, whose numbers do not come back: what is
-//! remembered of them is not asked for, and goes in time.
+//! remembered of them is not asked for, and goes in time, or when the last space goes.
 
 use std::time::Duration;
 
@@ -118,6 +118,12 @@ impl<S: Store> Cached<S> {
         let most = (rows.shard_capacity() / 2) as usize;
         let row_bytes_max = most.saturating_sub(OVERHEAD_BYTES).min(ROW_BYTES_MAX);
         Cached { store, rows, keys, entries, row_bytes_max }
+    }
+
+    /// Forgets everything. Nobody reads or puts: no space is left.
+    pub fn forget_all(&self) {
+        self.rows.clear();
+        self.keys.clear();
     }
 
     /// The newest committed version of a row.

@@ -13,7 +13,7 @@ use super::*;
 type Key = Vec<u8>;
 type Model = BTreeMap<Key, Vec<u8>>;
 
-fn reads() -> SlowReads {
+fn reads() -> Arc<SlowReads> {
     SlowReads::new(|work| work(), Duration::ZERO)
 }
 

@@ -32,7 +32,7 @@ pub struct LsmStore {
     history: One,
     index: One,
     cache: Arc<Cache>,
-    reads: SlowReads,
+    reads: Arc<SlowReads>,
     is_crowded: AtomicBool,
     /// Bytes that were put, and are in memory no more.
     flushed_bytes: AtomicU64,
@@ -60,7 +60,11 @@ impl LsmStore {
     }
 
     /// Opens what `dir` has, or begins; its blocks in memory take so many bytes.
-    pub fn open(dir: &Path, cache_bytes: u64, reads: SlowReads) -> Result<LsmStore, EngineError> {
+    pub fn open(
+        dir: &Path,
+        cache_bytes: u64,
+        reads: Arc<SlowReads>,
+    ) -> Result<LsmStore, EngineError> {
         let cache = Arc::new(Cache::with_capacity_bytes(cache_bytes));
         Ok(LsmStore {
             rows: One::open(dir, Tree::Rows, &cache)?,

@@ -52,7 +52,7 @@ pub struct RocksStore {
     index: One,
     cache: Cache,
     cache_bytes: u64,
-    reads: SlowReads,
+    reads: Arc<SlowReads>,
     is_crowded: AtomicBool,
     /// Bytes that were put, and are in memory no more.
     flushed_bytes: AtomicU64,
@@ -83,7 +83,11 @@ impl RocksStore {
     }
 
     /// Opens what `dir` has, or begins; its blocks, indexes and filters in memory take so many bytes.
-    pub fn open(dir: &Path, cache_bytes: u64, reads: SlowReads) -> Result<RocksStore, EngineError> {
+    pub fn open(
+        dir: &Path,
+        cache_bytes: u64,
+        reads: Arc<SlowReads>,
+    ) -> Result<RocksStore, EngineError> {
         let cache_bytes = cache_bytes.max(CACHE_BYTES_MIN);
         // A guess of what a block takes is not needed: 0.
         let cache = Cache::new_hyper_clock_cache(cache_bytes as usize, 0);
@@ -534,7 +538,7 @@ mod tests {
     use super::*;
     use crate::store::LsmStore;
 
-    fn reads() -> SlowReads {
+    fn reads() -> Arc<SlowReads> {
         SlowReads::new(|work| work(), Duration::ZERO)
     }
 

@@ -7,7 +7,11 @@
 //! Nobody knows before a read whether what it needs is in memory. To go aside takes longer than a read from memory, so
 //! that is done only while more than one read of some dozens is slow: where threads are more than cores, one in
 //! hundreds is, because its thread was kept from running.
+//!
+//! Who wants many things at once has them read side by side then: a disk that lets one read wait has room for others.
 
+use std::panic::resume_unwind;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -23,6 +27,9 @@ const MOST: u32 = 8 * WEIGHT;
 /// Of so many steps of a range one is timed.
 const STEPS_TIMED: u32 = 16;
 
+/// So many reads of one caller's are made side by side.
+const SIDE_BY_SIDE: usize = 8;
+
 /// Runs work so that others who share the caller's thread go on elsewhere.
 pub type Aside = fn(&mut dyn FnMut());
 
@@ -37,8 +44,8 @@ pub struct SlowReads {
 
 impl SlowReads {
     /// None was slow yet.
-    pub fn new(aside: Aside, delay: Duration) -> SlowReads {
-        SlowReads { aside, delay, score: AtomicU32::new(0) }
+    pub fn new(aside: Aside, delay: Duration) -> Arc<SlowReads> {
+        Arc::new(SlowReads { aside, delay, score: AtomicU32::new(0) })
     }
 
     /// A read, wherever it is to be made.
@@ -87,6 +94,42 @@ impl SlowReads {
         done.expect("work that is given aside is done")
     }
 
+    /// Reads of some things, of which each call makes a part: the number of the first, and the part. In the order of the
+    /// things; side by side, if reads are likely to be slow.
+    pub fn all<T: Sync, R: Send, E: Send>(
+        &self,
+        things: &[T],
+        read: impl Fn(usize, &[T]) -> Result<Vec<R>, E> + Sync,
+    ) -> Result<Vec<R>, E> {
+        let part = things.len().div_ceil(SIDE_BY_SIDE).max(1);
+        if !self.are_likely() || part == things.len() {
+            return read(0, things);
+        }
+        self.aside(|| {
+            std::thread::scope(|scope| {
+                let read = &read;
+                let parts = things.chunks(part).enumerate();
+                let parts: Vec<_> = parts
+                    .map(|(n, some)| {
+                        let work = move || read(n * part, some);
+                        let thread = std::thread::Builder::new().name("froglet-disk-read".into());
+                        // Where no thread is to be had it is read here.
+                        thread.spawn_scoped(scope, work).map_err(|_| work())
+                    })
+                    .collect();
+                let parts: Vec<_> = parts.into_iter().map(|part| part.map(|t| t.join())).collect();
+                let mut found = Vec::with_capacity(things.len());
+                for part in parts {
+                    found.extend(match part {
+                        Ok(joined) => joined.unwrap_or_else(|panic| resume_unwind(panic))?,
+                        Err(read_here) => read_here?,
+                    });
+                }
+                Ok(found)
+            })
+        })
+    }
+
     /// A read where the caller is, which says whether reads are slow.
     pub fn timed<T>(&self, read: impl FnOnce() -> T) -> T {
         let begun = Instant::now();
@@ -108,6 +151,7 @@ impl SlowReads {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use std::sync::Barrier;
 
     thread_local! {
         static ASIDE: Cell<u32> = const { Cell::new(0) };
@@ -120,6 +164,33 @@ mod tests {
 
     fn slow(reads: &SlowReads) {
         reads.read(|| std::thread::sleep(SLOW));
+    }
+
+    /// In their order, and whoever fails says so; at the same time, or the first waits for the others in vain.
+    #[test]
+    fn many_reads_are_made_side_by_side_when_they_are_slow() {
+        let reads = SlowReads::new(count, Duration::ZERO);
+        let things: Vec<usize> = (0..100).collect();
+        let read_all = |wait: &Barrier| {
+            reads.all(&things, |first, some| {
+                assert_eq!(some[0], first);
+                if some.len() < things.len() {
+                    wait.wait();
+                }
+                Ok(some.iter().map(|n| n + 1).collect())
+            })
+        };
+        let expected: Result<Vec<usize>, usize> = Ok((1..=100).collect());
+        assert_eq!(read_all(&Barrier::new(1)), expected);
+        assert_eq!(ASIDE.get(), 0, "none was slow");
+        (0..LIKELY / WEIGHT).for_each(|_| slow(&reads));
+        assert_eq!(read_all(&Barrier::new(SIDE_BY_SIDE)), expected);
+        assert_eq!(ASIDE.get(), 1);
+        let failed = reads.all(&things, |first, some| match first {
+            0 => Ok(some.to_vec()),
+            _ => Err(first),
+        });
+        assert_eq!(failed, Err(100_usize.div_ceil(SIDE_BY_SIDE)), "the first that failed");
     }
 
     #[test]

@@ -36,6 +36,7 @@ fn options(env: &MemEnv) -> MemoryOptions {
         data_dir: Some(PathBuf::from("/data")),
         env: Arc::new(env.program()),
         memory_limit_bytes: MEMORY_BYTES,
+        catalog_spaces: &[],
         collector_thread: false,
         freeze: FreezeOptions::default(),
         prune_bytes_min: 0,

@@ -73,7 +73,7 @@ pub(super) fn load(
         .spaces()
         .into_iter()
         .filter(|_| all_known)
-        .filter(|s| ![CATALOG_SPACE, HISTORY_SPACE, CHANGES_SPACE].contains(s) && !used.contains(s))
+        .filter(|s| !CATALOG_SPACES.contains(s) && !used.contains(s))
         .map(|s| (Ts(0), Remains::Space(s)))
         .collect();
     (catalog, garbage)

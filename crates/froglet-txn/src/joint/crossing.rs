@@ -282,4 +282,12 @@ impl Crossings for Crossing {
     fn return_memory(&self, bytes: u64) {
         self.anchor.return_memory(bytes);
     }
+
+    fn reserve_memory(&self, bytes: u64) -> Result<(), EngineError> {
+        self.anchor.reserve_memory(bytes)
+    }
+
+    fn reserve_memory_anyway(&self, bytes: u64) {
+        self.anchor.reserve_memory_anyway(bytes);
+    }
 }
