@@ -72,7 +72,7 @@ def test_who_has_no_memory_left_moves_a_table_to_disk(start, mode):
 
 def inserted(connection, table):
     try:
-        connection.execute(f"insert into {table} select max(id) + 1, rpad('', 100000, 'x') from {table}")
+        connection.execute(f"insert into {table} select coalesce(max(id), 0) + 1, rpad('', 100000, 'x') from {table}")
     except errors.OutOfMemory:
         return False
     return True

@@ -9,6 +9,7 @@ import random
 from collections import Counter
 
 import pytest
+from psycopg import errors
 
 SEEDS = int(os.environ.get("FROGLET_TEST_SEEDS", 3))
 FIRST = int(os.environ.get("FROGLET_TEST_SEED", 20261128))
@@ -53,12 +54,22 @@ BY_INDEX = [
     "select f.k, m.id from few f join (select id + 0 as n, * from many where b > 3) m on m.id = f.k",
     "select f.k, m.id, n.id from few f join many m on m.id = f.k join many n on n.parent = m.id",
     "select count(*), sum(m.id) from many m, few f where f.k = m.id and f.a > 3",
+    "select k, (select count(*) from many m where m.parent = f.k), (select max(word) from many m where m.id = f.big) from few f",
+    "select f.k, g.n from few f join (select parent, count(*) as n, min(word) from many group by parent) g on g.parent = f.k",
+    "select f.k, g.id, g.n from few f join (select m.id, n.id as n from many m left join many n on n.id = m.parent) g on g.id = f.k",
+    "select f.k from few f join (select * from many m where not exists (select from few g where g.a = m.b)) m on m.id = f.k",
+    "select f.k, m.id from few f left join (many m join few g on g.k = m.parent) on m.id = f.k",
+    "select f.k, m.id from few f join many m on m.id = f.k where f.k in (select n.parent from many n where n.b < 9)",
     "with recursive up (id, parent) as (select id, parent from many where id = 19999 union all"
     " select m.id, m.parent from up join many m on m.id = up.parent) select * from up",
     "with recursive down (id) as (select 2 union select m.id from down join many m on m.parent = down.id where m.id < 300)"
     " select * from down",
 ]
 BY_SCAN = [
+    "select f.k, g.n from few f join (select parent, grouping(parent) as n from many group by grouping sets ((parent), ())) g"
+    " on g.parent = f.k",
+    "select f.k, g.id, g.n from few f join (select m.id, n.id as n from few h left join many n on n.a = h.big full join many m"
+    " on n.id = m.parent + 0) g on g.n = f.k",
     "select count(*) from many m join (select k + a as n from few) f on m.id + 1 = f.n",
     "select f.k, m.id from few f right join many m on m.id = f.k where m.id < 20000 and m.a + 0 = 5",
     "select count(*) from few f full join many m on m.id = f.k",
@@ -163,6 +174,53 @@ def test_what_was_looked_up_counts_for_serializable(froglet):
                 refused = getattr(error, "sqlstate", None) == "40001"
                 assert refused, error
             assert refused == is_refused, other
+
+
+# Of each a value by a number, among them some that are equal and not alike.
+TYPES = {
+    "smallint": "(g % 3000)::smallint", "int": "g", "bigint": "g * 5000000000", "bool": "g % 2 = 0",
+    "real": "case g % 50 when 0 then 'NaN' when 1 then '-0' when 2 then '0' else g::real / 8 end",
+    "float8": "case g % 50 when 0 then 'NaN' when 1 then '-0' when 2 then '0' when 3 then '-Infinity' else g::float8 / 8 end",
+    "numeric": "case g % 50 when 0 then 'NaN' when 1 then 5.0 when 2 then 5.00 else g::numeric / 8 end",
+    "numeric(10,2)": "g::numeric / 4", "text": "'t' || g", "varchar(9)": "'v' || g", "char(9)": "'c' || g", "bytea": "('b' || g)::bytea",
+    "date": "date '2020-01-01' + g", "time": "time '00:00' + g * interval '1 s'", "timestamp": "timestamp '2020-01-01' + g * interval '1 h'",
+    "timestamptz": "timestamptz '2020-01-01 00:00Z' + g * interval '1 h'", "interval": "case g % 50 when 0 then '1 mon' when 1 then '30 days'"
+    " else g * interval '1 h' end", "uuid": "lpad(g::text, 32, '0')::uuid", "int[]": "array[g, g % 7]", "text[]": "array['a' || g]",
+    "mood": "(array['sad', 'ok', 'happy'])[g % 3 + 1]::mood", "jsonb": "jsonb_build_object('g', g)",
+}
+
+
+@pytest.mark.parametrize("home", ["memory", "disk"])
+def test_keys_of_every_type(froglet, postgres, home):
+    """With an index or without, alone and with another column; some are not looked up, none is an error."""
+    ours, theirs = froglet.connect(), postgres.connect()
+    for connection, using in ((ours, f" using {home}"), (theirs, "")):
+        connection.execute("create type mood as enum ('sad', 'ok', 'happy')")
+        for number, (type_name, value) in enumerate(TYPES.items()):
+            connection.execute(f"create table few{number} (k {type_name}, n int)")
+            connection.execute(f"insert into few{number} select {value}, g from unnest(array[0, 1, 2, 3, 4, 5, 77, 2999]) g")
+            connection.execute(f"insert into few{number} values (null, 77), (null, null)")
+            connection.execute(f"create table many{number} (id int, k {type_name}){using}")
+            connection.execute(f"insert into many{number} select g, {value} from generate_series(1, 3000) g")
+            connection.execute(f"insert into many{number} values (4000, null)")
+            for columns in ("k", "k, id", "id, k"):
+                try:
+                    connection.execute(f"create index on many{number} ({columns})")
+                except errors.FeatureNotSupported:
+                    assert connection is ours and type_name in ("jsonb", "text[]"), type_name
+    looked_up = set()
+    for number, type_name in enumerate(TYPES):
+        before = looks(ours, f"many{number}")
+        for sql in (f"select f.n, m.id from few{number} f join many{number} m on m.k = f.k",
+                    f"select f.n, m.id from few{number} f join many{number} m on m.k = f.k and m.id = f.n",
+                    f"select f.n, m.id from few{number} f left join many{number} m on m.id = f.n and m.k = f.k",
+                    f"select f.n, (select count(*) from many{number} m where m.k = f.k) from few{number} f",
+                    f"select m.id from many{number} m where k in (select k from few{number} where n < 78)"):
+            found = [Counter(connection.execute(sql).fetchall()) for connection in (ours, theirs)]
+            assert found[0] == found[1], f"{type_name}: {sql}"
+        if looks(ours, f"many{number}") > before:
+            looked_up.add(type_name)
+    assert {"int", "bigint", "numeric(10,2)", "text", "date", "timestamptz", "uuid"} <= looked_up, looked_up
 
 
 def random_query(rng):

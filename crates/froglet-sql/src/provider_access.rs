@@ -218,6 +218,19 @@ enum Test {
 /// A filter as a condition. With `planning`, a parameter counts as a constant.
 fn condition_of(filter: &Expr, planning: bool) -> Option<Condition> {
     match filter {
+        // What was a short list.
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            let one = condition_of(left, planning)?;
+            let other = condition_of(right, planning).filter(|c| c.column == one.column)?;
+            let test = match (one.test, other.test) {
+                (Test::In(values), Test::In(more)) => Test::In([values, more].concat()),
+                (Test::Later | Test::In(_), Test::Later) | (Test::Later, Test::In(_)) => {
+                    Test::Later
+                }
+                _ => return None,
+            };
+            Some(Condition { column: one.column, test })
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
             let (column, op, value) = match (column_of(left), column_of(right)) {
                 (Some(column), _) => (column, *op, right),

@@ -3,7 +3,7 @@
 //! ```text
 //!   IndexJoinExec                              once the rows of A are read, their keys are
 //!   ├─ A, read first and hashed                known, and what reads B is told of them:
-//!   └─ B: filters, columns, other joins        ranges of an index instead of all blocks
+//!   └─ B: filters, groups, other joins         ranges of an index instead of all blocks
 //!        └─ TableScan                          (`provider_access.rs`), if there are few
 //! ```
 //! Which one is read first, the optimizer has said from what it knows of sizes; here nothing is moved. What the index returns
@@ -21,13 +21,13 @@ use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::common::{JoinType, NullEquality, ScalarValue};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::Operator;
+use datafusion::logical_expr::{Operator, Volatility};
 use datafusion::physical_expr::expressions::{
     BinaryExpr, CastExpr, Column, DynamicFilterPhysicalExpr, InListExpr, Literal, lit,
 };
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
-use datafusion::physical_expr_common::physical_expr::is_volatile;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
@@ -41,6 +41,7 @@ use datafusion::physical_plan::{
 use crate::provider_access::KeyRows;
 use crate::provider_exec::TableScan;
 use crate::semantics::numerics;
+use crate::udf::nothing::{OR_EMPTY, OR_NULL};
 
 /// The most different keys that are looked up.
 pub(crate) const KEYS_MAX: usize = 10_000;
@@ -172,7 +173,7 @@ fn told(plan: &Arc<dyn ExecutionPlan>, keys: &JoinKeys) -> Option<Arc<dyn Execut
         return with_told_child(plan, 0, keys);
     }
     if let Some(filter) = plan.downcast_ref::<FilterExec>() {
-        if is_volatile(filter.predicate()) {
+        if draws(filter.predicate()) {
             return None;
         }
         let shown = filter.projection().as_ref();
@@ -180,25 +181,81 @@ fn told(plan: &Arc<dyn ExecutionPlan>, keys: &JoinKeys) -> Option<Arc<dyn Execut
         return with_told_child(plan, 0, &below);
     }
     if let Some(projection) = plan.downcast_ref::<ProjectionExec>() {
-        if projection.expr().iter().any(|shown| is_volatile(&shown.expr)) {
+        if projection.expr().iter().any(|shown| draws(&shown.expr)) {
             return None;
         }
         let below = keys.below(|column| column_of(&projection.expr().get(column)?.expr));
         return with_told_child(plan, 0, &below);
     }
+    if let Some(aggregate) = plan.downcast_ref::<AggregateExec>() {
+        return told_groups(plan, aggregate, keys);
+    }
     let join = match plan.downcast_ref::<IndexJoinExec>() {
         Some(by_index) => &by_index.join,
         None => plan.downcast_ref::<HashJoinExec>()?,
     };
-    // What an inner join leaves out of a side is in no result of it.
-    if *join.join_type() != JoinType::Inner {
+    told_sides(plan, join, keys)
+}
+
+/// The groups of other keys are in no result.
+fn told_groups(
+    plan: &Arc<dyn ExecutionPlan>,
+    aggregate: &AggregateExec,
+    keys: &JoinKeys,
+) -> Option<Arc<dyn ExecutionPlan>> {
+    let group = aggregate.group_expr();
+    let values = aggregate.aggr_expr().iter().flat_map(|of| of.expressions());
+    let filters = aggregate.filter_expr().iter().flatten().cloned();
+    let is_drawn = values.chain(filters).any(|value| draws(&value));
+    if is_drawn || !group.is_single() || aggregate.limit_options().is_some() {
         return None;
     }
-    let (shown, width) = (join.projection.as_ref(), join.left().schema().fields().len());
-    let joined = |column| shown.map_or(Some(column), |at| at.get(column).copied());
-    let left = keys.below(|column| joined(column).filter(|at| *at < width));
-    let right = keys.below(|column| joined(column)?.checked_sub(width));
-    with_told_child(plan, 0, &left).or_else(|| with_told_child(plan, 1, &right))
+    with_told_child(plan, 0, &keys.below(|column| column_of(&group.expr().get(column)?.0)))
+}
+
+/// Rows of a side of which a join shows every one, or those that match: what is left out of it is in no result.
+fn told_sides(
+    plan: &Arc<dyn ExecutionPlan>,
+    join: &HashJoinExec,
+    keys: &JoinKeys,
+) -> Option<Arc<dyn ExecutionPlan>> {
+    use JoinType::{Full, Inner, Left, LeftAnti, LeftMark, LeftSemi};
+    use JoinType::{Right, RightAnti, RightMark, RightSemi};
+    // Columns before those of the right side.
+    let width = match join.join_type() {
+        RightSemi | RightAnti | RightMark => 0,
+        _ => join.left().schema().fields().len(),
+    };
+    let joined = |column| match join.projection.as_ref() {
+        Some(shown) => shown.get(column).copied(),
+        None => Some(column),
+    };
+    let left = || {
+        let left = keys.below(|column| joined(column).filter(|at| *at < width));
+        with_told_child(plan, 0, &left)
+    };
+    let right = || {
+        let right = keys.below(|column| joined(column)?.checked_sub(width));
+        with_told_child(plan, 1, &right)
+    };
+    match join.join_type() {
+        Inner => left().or_else(right),
+        Left | LeftSemi | LeftAnti | LeftMark => left(),
+        Right | RightSemi | RightAnti | RightMark => right(),
+        Full => None,
+    }
+}
+
+/// Whether an expression has to be computed for every row: nextval(), random().
+fn draws(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let is_volatile = |part: &Arc<dyn PhysicalExpr>| {
+        let call = part.downcast_ref::<ScalarFunctionExpr>();
+        Ok(call.is_some_and(|call| {
+            call.fun().signature().volatility == Volatility::Volatile
+                && ![OR_NULL, OR_EMPTY].contains(&call.name())
+        }))
+    };
+    expr.exists(is_volatile).unwrap_or(true)
 }
 
 fn with_told_child(
