@@ -107,7 +107,8 @@ impl Server {
         let config = temporary(&bench.args.dir)?;
         let file = config.path().join("froglet.toml");
         fs::write(&file, format!("disk_cache = \"{}kB\"\n", cache_bytes >> 10))?;
-        let limit = format!("{}kB", ((512 << 20) + 3 * memory_bytes) >> 10);
+        // The cache is a part of it, at most half.
+        let limit = format!("{}kB", ((512 << 20) + 3 * memory_bytes + 2 * cache_bytes) >> 10);
         let file = file.to_str().context("a path that is no text")?;
         let options = ["--config", file, "--memory-limit", &limit];
         let froglet = Froglet::start(&bench.args.binary()?, &bench.args.dir, &options)?;
