@@ -520,6 +520,35 @@ select count(*) from information_schema.columns where table_schema = 'public';
 select tablename from pg_tables where schemaname = 'public';
 comment on materialized view m is 'sums';
 select obj_description('m'::regclass);
+-- feature: options of views
+create table t (id int primary key, v int);
+insert into t values (1, 10), (2, 20);
+create view vb with (security_barrier) as select * from t where v > 5;
+create view vl with (check_option = local) as select * from vb where v < 100;
+create view vc with (security_barrier = true, check_option = 'cascaded') as select * from vb where v < 100;
+insert into vl values (3, 200);
+insert into vl values (3, 1);
+insert into vc values (4, 1);
+insert into vc values (4, 50);
+create view vx with (check_option = some) as select * from t;
+create view vx with (check_option) as select * from t;
+create view vx with (bogus = 1) as select * from t;
+create view vx with (fillfactor = 50) as select * from t;
+create materialized view m using heap with (fillfactor = 70) as select * from t;
+create materialized view mx with (bogus = 1) as select * from t;
+create materialized view mx using bogus as select * from t;
+create view vx using heap as select * from t;
+select relname, amname from pg_class c join pg_am a on a.oid = relam where relname = 'm';
+-- feature: options of VACUUM and ANALYZE
+create table t (id int primary key, v int);
+vacuum (full, freeze off, verbose false, analyze) t;
+vacuum (disable_page_skipping, skip_locked, index_cleanup auto, process_toast, truncate off, parallel 2) t;
+vacuum (bogus) t;
+vacuum (full, bogus 1) t;
+vacuum () t;
+vacuum (full t;
+analyze (verbose off, skip_locked) t;
+analyze (full) t;
 -- feature: materialized views: what is refused
 create table t (id int primary key, v int, s text);
 create materialized view m as select * from t;

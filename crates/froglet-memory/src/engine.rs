@@ -15,8 +15,8 @@ use froglet_engine::crossing::{Anchor, AnchorTxn, Halves};
 use froglet_engine::env::{Env, RealEnv};
 use froglet_engine::id::ROWS_PER_BLOCK;
 use froglet_engine::{
-    BlockCounts, ColumnId, Dictionary, Engine, EngineError, EngineTxn, HeldBack, Holder, IndexId,
-    IndexSpec, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
+    BlockCounts, ColumnId, Dictionary, Engine, EngineError, EngineFigures, EngineTxn, HeldBack,
+    Holder, IndexId, IndexSpec, Layout, Lsn, Snapshot, SpaceId, Table, Ts, TxnId,
 };
 
 use crate::clock::{Registered, Timeline, holder};
@@ -538,6 +538,13 @@ impl Engine for MemoryEngine {
 
     fn block_counts(&self, space: SpaceId) -> BlockCounts {
         self.core.space(space).map_or_else(|_| BlockCounts::default(), |space| space.counts())
+    }
+
+    fn figures(&self) -> Vec<EngineFigures> {
+        vec![EngineFigures {
+            memory_bytes: self.core.budget.own_bytes(),
+            ..EngineFigures::default()
+        }]
     }
 
     fn memory(&self) -> (u64, u64) {

@@ -172,8 +172,12 @@ impl Budget {
     }
 
     pub fn used_bytes(&self) -> u64 {
-        let account = &*self.account;
-        let parts = [&account.used_bytes, &account.borrowed_bytes, &account.beside_bytes];
+        self.own_bytes() + self.account.beside_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Without what is reserved for the engine beside.
+    pub fn own_bytes(&self) -> u64 {
+        let parts = [&self.account.used_bytes, &self.account.borrowed_bytes];
         parts.iter().map(|bytes| bytes.load(Ordering::Relaxed)).sum()
     }
 

@@ -30,7 +30,7 @@ use crate::resolve::{Names, Relation};
 use crate::table::compiled;
 use crate::table_query::new_column;
 use crate::temporary::is_temporary;
-use crate::{ddl_view, view};
+use crate::{ddl_view, storage_options, view};
 
 impl Ddl<'_> {
     pub(crate) async fn create_materialized_view(
@@ -77,8 +77,8 @@ impl Ddl<'_> {
             name: name.clone(),
             columns: stored,
             constraints: Vec::new(),
-            dictionary: None,
-            home: self.home(None)?,
+            dictionary: storage_options::of_table(&create.options)?.flatten(),
+            home: self.home(create.method.clone())?,
         };
         let table = self.apply(Change::CreateTable(table)).await?.ok_or(Stop::Restart)?;
         let def = ViewDef {

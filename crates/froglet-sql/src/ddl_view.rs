@@ -15,6 +15,7 @@ use crate::error::SqlError;
 use crate::object_ddl::{CreateView, Kind};
 use crate::query::{self, QueryEnv};
 use crate::resolve::{Names, Relation};
+use crate::storage_options;
 use crate::stored;
 use crate::types::{self, oids};
 use crate::view;
@@ -64,7 +65,7 @@ impl Ddl<'_> {
             path: self.path.to_vec(),
             keys: view::keys(&create.query, &env, &sources),
             sources,
-            check_option: create.check_option,
+            check_option: storage_options::of_view(&create.options)?.or(create.check_option),
             materialized: None,
         };
         match before {

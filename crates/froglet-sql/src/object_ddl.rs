@@ -6,7 +6,9 @@
 //!   ALTER TABLE │ SEQUENCE … SET SCHEMA      REFRESH MATERIALIZED VIEW      COMMENT ON
 //! ```
 
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query, Statement};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, ObjectName, Query, SqlOption, Statement, Value,
+};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use froglet_schema::plain::CheckOption;
@@ -114,6 +116,9 @@ pub struct CreateView {
     pub name: ObjectName,
     /// Names of the first columns.
     pub columns: Vec<String>,
+    /// USING, of one that has rows.
+    pub method: Option<String>,
+    pub options: Vec<SqlOption>,
     pub query: Box<Query>,
     pub check_option: Option<CheckOption>,
     pub with_data: bool,
@@ -195,10 +200,8 @@ pub(crate) fn create(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserE
             false if recursive => return cursor.wrong("'('"),
             false => Vec::new(),
         };
-        if cursor.skip("with") {
-            // security_barrier: no function of a user's could tell what it is given.
-            skip_parentheses(cursor)?;
-        }
+        let method = if materialized && cursor.skip("using") { Some(cursor.name()?) } else { None };
+        let options = if cursor.skip("with") { options(cursor)? } else { Vec::new() };
         cursor.expect("as")?;
         let (end, check_option, with_data) = ending(tokens, materialized);
         let mut query = query(&tokens[cursor.at.min(end)..end])?;
@@ -213,6 +216,8 @@ pub(crate) fn create(tokens: &[TokenWithSpan]) -> Option<Result<Command, ParserE
             if_not_exists,
             name,
             columns,
+            method,
+            options,
             query,
             check_option,
             with_data,
@@ -500,17 +505,30 @@ fn string(cursor: &mut Cursor<'_>) -> Result<String, ParserError> {
     }
 }
 
-fn skip_parentheses(cursor: &mut Cursor<'_>) -> Result<(), ParserError> {
+/// `(a, b = 1)`; an option without a value is on.
+fn options(cursor: &mut Cursor<'_>) -> Result<Vec<SqlOption>, ParserError> {
+    let mut options = Vec::new();
     if !cursor.skip_token(&Token::LParen) {
         return cursor.wrong("'('");
     }
-    while !cursor.skip_token(&Token::RParen) {
-        if cursor.peek().is_none() {
-            return cursor.wrong("')'");
+    loop {
+        let key = Ident::new(cursor.object_name()?.to_string());
+        let value = match cursor.skip_token(&Token::Eq) {
+            true => {
+                let value = cursor.tokens.get(cursor.at).cloned().into_iter().collect();
+                cursor.at += 1;
+                Parser::new(&Postgres).with_tokens_with_locations(value).parse_expr()?
+            }
+            false => Expr::value(Value::Boolean(true)),
+        };
+        options.push(SqlOption::KeyValue { key, value });
+        if cursor.skip_token(&Token::RParen) {
+            return Ok(options);
         }
-        cursor.at += 1;
+        if !cursor.skip_token(&Token::Comma) {
+            return cursor.wrong("',' or ')'");
+        }
     }
-    Ok(())
 }
 
 /// Whether CREATE VIEW says that a view is to be read as whoever reads it: here it is always its owner.

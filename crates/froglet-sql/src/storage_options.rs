@@ -16,6 +16,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, CreateTableOptions, Expr, 
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Word};
 use froglet_engine::{Dictionary, SqlState};
+use froglet_schema::plain::CheckOption;
 
 use crate::command::fold;
 use crate::error::SqlError;
@@ -75,6 +76,30 @@ pub(crate) fn of_table(options: &[SqlOption]) -> Result<Chosen, SqlError> {
         choose(&mut chosen, &name, value)?;
     }
     Ok(chosen)
+}
+
+/// The options of a view: what it checks of rows that are written through it. Nothing is done for `security_barrier`, as no
+/// function of a user's could tell what it is given.
+pub(crate) fn of_view(options: &[SqlOption]) -> Result<Option<CheckOption>, SqlError> {
+    let mut checked = None;
+    for option in options {
+        let SqlOption::KeyValue { key, value } = option else {
+            return Err(unrecognized(&option.to_string().to_lowercase()));
+        };
+        let value = value.to_string().trim_matches('\'').to_lowercase();
+        match (&*key.value.to_lowercase(), &*value) {
+            ("security_barrier", _) => {}
+            ("check_option", "local") => checked = Some(CheckOption::Local),
+            ("check_option", "cascaded") => checked = Some(CheckOption::Cascaded),
+            ("check_option", value) => {
+                let message = format!("invalid value for enum option \"check_option\": {value}");
+                return Err(SqlError::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                    .detail("Valid values are \"local\" and \"cascaded\"."));
+            }
+            (name, _) => return Err(unrecognized(name)),
+        }
+    }
+    Ok(checked)
 }
 
 /// Columns with their options, as `with_known_options` has left them.

@@ -2,6 +2,22 @@
 
 use super::*;
 
+/// What may stand in its parentheses. Nothing is done for those that are not of use here.
+const OF_VACUUM: [&str; 11] = [
+    "full",
+    "freeze",
+    "verbose",
+    "analyze",
+    "analyse",
+    "disable_page_skipping",
+    "skip_locked",
+    "index_cleanup",
+    "process_toast",
+    "truncate",
+    "parallel",
+];
+const OF_ANALYZE: [&str; 2] = ["verbose", "skip_locked"];
+
 /// `VACUUM (FULL, ANALYZE) a, b (col)` and its older forms.
 pub(super) fn maintenance(
     cursor: &mut Cursor<'_>,
@@ -9,11 +25,23 @@ pub(super) fn maintenance(
 ) -> Result<Command, ParserError> {
     let mut full = false;
     if cursor.skip_token(&Token::LParen) {
-        while cursor.peek().is_some() && !cursor.skip_token(&Token::RParen) {
-            if cursor.skip("full") {
+        let options = if tag == "VACUUM" { &OF_VACUUM[..] } else { &OF_ANALYZE[..] };
+        loop {
+            let is_full = cursor.peek_word("full");
+            if !cursor.skip_any(options) {
+                return cursor.wrong(&format!("an option of {tag}"));
+            }
+            if is_full {
                 full = !is_off(cursor.peek());
-            } else {
+            }
+            if !matches!(cursor.peek(), Some(Token::Comma | Token::RParen) | None) {
                 cursor.at += 1;
+            }
+            if cursor.skip_token(&Token::RParen) {
+                break;
+            }
+            if !cursor.skip_token(&Token::Comma) {
+                return cursor.wrong("',' or ')'");
             }
         }
     }
