@@ -169,13 +169,10 @@ impl Files {
         }
         in_parallel(blocks.len(), |at| {
             let (space, entry) = blocks[at];
-            let batch = opened[&*entry.file].batch(entry.batch).map_err(LoadError::Broken);
+            let batch = opened[&*entry.file].batch(entry.batch);
             let loaded = batch.and_then(|batch| load_block(space, entry.block, &batch, budget));
-            loaded.map_err(|error| match error {
-                LoadError::Broken(what) => {
-                    self.malformed(&entry.file, format!("batch {}: {what}", entry.batch))
-                }
-                LoadError::Engine(error) => error,
+            loaded.map_err(|what| {
+                self.malformed(&entry.file, format!("batch {}: {what}", entry.batch))
             })
         })
     }
@@ -212,31 +209,20 @@ impl Files {
     }
 }
 
-enum LoadError {
-    Broken(String),
-    Engine(EngineError),
-}
-
-impl From<String> for LoadError {
-    fn from(what: String) -> LoadError {
-        LoadError::Broken(what)
-    }
-}
-
 /// Makes a batch of a checkpoint's file the columns of its block.
 fn load_block(
     space: &Space,
     number: u32,
     batch: &IpcBatch<'_>,
     budget: &Arc<Budget>,
-) -> Result<(), LoadError> {
+) -> Result<(), String> {
     if u64::from(number) >= space.tail().div_ceil(ROWS_PER_BLOCK as u64) {
-        return Err(LoadError::Broken(format!("there is no block {number}")));
+        return Err(format!("there is no block {number}"));
     }
     let rows = space.rows_in_block(number);
     if batch.rows > rows {
         let what = format!("{} rows of {rows} in block {number}", batch.rows);
-        return Err(LoadError::Broken(what));
+        return Err(what);
     }
     let there = batch.bits(THERE_COLUMN)?;
     let mut columns = Vec::new();
@@ -247,7 +233,7 @@ fn load_block(
             columns.push(Arc::new(column.map_err(|what| format!("column {name}: {what}"))?));
         }
     }
-    let block = space.make_block(number).map_err(LoadError::Engine)?;
+    let block = space.make_known_block(number);
     block.put(columns, &there, batch.rows, &epoch::pin());
     Ok(())
 }

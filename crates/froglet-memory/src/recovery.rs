@@ -419,7 +419,7 @@ impl Recovered {
             });
         }
         space.raise_tail(rid.0 + 1)?;
-        let block = space.make_block(rid.block())?;
+        let block = space.make_known_block(rid.block());
         block.reserve_known(rid.slot() + 1, guard);
         block.dirty.store(true, Ordering::Relaxed);
         Ok(Some(Place { space, block, rid }))

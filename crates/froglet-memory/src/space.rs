@@ -159,10 +159,15 @@ impl Space {
             return Ok(block);
         }
         self.budget.admit(size_of::<Block>())?;
+        Ok(self.make_known_block(block))
+    }
+
+    /// The same of one that is in a checkpoint or in the log: what was there before a start is there after it.
+    pub fn make_known_block(&self, block: u32) -> &Block {
         let (bucket, at) = place(block);
         let bucket = self.buckets[bucket]
             .get_or_init(|| (0..1usize << bucket).map(|_| OnceLock::new()).collect());
-        Ok(bucket[at].get_or_init(|| Box::new(Block::new(Arc::clone(&self.budget)))))
+        bucket[at].get_or_init(|| Box::new(Block::new(Arc::clone(&self.budget))))
     }
 
     /// A row id whose slot is free: not present, no chain, in no index.
