@@ -35,7 +35,7 @@ def fill(connection, home=""):
     connection.execute(FEW)
 
 
-# Each with how many rows of `many` may be read by scans: none where an index helps.
+# Of the first no row of `many` is read by a scan.
 BY_INDEX = [
     "select f.k, m.a, m.word from few f join many m on m.id = f.k",
     "select f.k, m.a, m.word from many m join few f on m.id = f.k",

@@ -83,7 +83,7 @@ pub fn is_well_formed(value: &[u8]) -> bool {
 
 /// Whether an order part is that of a finite number.
 pub fn is_finite(order: &[u8]) -> bool {
-    matches!(order.first(), Some(&(NEGATIVE | ZERO | POSITIVE)))
+    Finite::of(order).is_some()
 }
 
 /// The value of an order part that shows no more digits after the point than it has; none of what is no

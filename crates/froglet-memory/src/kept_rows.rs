@@ -170,7 +170,7 @@ impl KeptRows {
         let mut steps = BTreeMap::<u64, Replay<'_>>::new();
         for ((_, rid), (space, states)) in self.0 {
             let rid = RowId(rid);
-            let block = space.make_block(rid.block())?;
+            let block = space.make_known_block(rid.block());
             block.reserve_known(rid.slot() + 1, &guard);
             let place = Place { space: &space, block, rid };
             let newest = in_place(place, &guard);

@@ -18,7 +18,6 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::limit::{LimitStream, LocalLimitExec};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet};
@@ -31,6 +30,8 @@ use datafusion::physical_plan::{
 };
 use futures::{StreamExt, TryStreamExt, stream};
 
+use crate::kept_order::with_children;
+
 /// A plan in which partitions that are branches of UNION ALL are read one after the other.
 pub fn in_order(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = plan.transform_up(|node| {
@@ -42,8 +43,7 @@ pub fn in_order(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> 
             _ if node.name() == "ScalarSubqueryExec" && are_branches(node.children()[0]) => {
                 let mut children: Vec<_> = node.children().into_iter().cloned().collect();
                 children[0] = InOrderExec::of(children[0].clone(), None);
-                let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-                Transformed::yes(node.replace_children(children, anew)?)
+                Transformed::yes(with_children(node, children)?)
             }
             _ => Transformed::no(node),
         })

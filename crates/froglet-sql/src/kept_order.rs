@@ -37,7 +37,7 @@ impl PhysicalOptimizerRule for KeepOrder {
         let kept = plan.transform_up(|node| match node.downcast_ref::<AggregateExec>() {
             Some(aggregate) if shows_order(aggregate) => {
                 match with_kept_order(aggregate.input())? {
-                    Some(input) => with_child(node, input).map(Transformed::yes),
+                    Some(input) => with_children(node, vec![input]).map(Transformed::yes),
                     None => Ok(Transformed::no(node)),
                 }
             }
@@ -45,7 +45,7 @@ impl PhysicalOptimizerRule for KeepOrder {
             // to the sort, as a number is.
             None if node.is::<GlobalLimitExec>() || node.is::<LocalLimitExec>() => {
                 match with_kept_order(node.children()[0])? {
-                    Some(input) => with_child(node, input).map(Transformed::yes),
+                    Some(input) => with_children(node, vec![input]).map(Transformed::yes),
                     None => Ok(Transformed::no(node)),
                 }
             }
@@ -79,20 +79,19 @@ fn with_kept_order(plan: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn Execu
     match (&plan.children()[..], &plan.maintains_input_order()[..]) {
         ([child], [true]) => {
             let kept = with_kept_order(child)?;
-            kept.map(|child| with_child(plan.clone(), child)).transpose()
+            kept.map(|child| with_children(plan.clone(), vec![child])).transpose()
         }
         _ => Ok(None),
     }
 }
 
-fn with_child(
+/// A plan over others than it had.
+pub(crate) fn with_children(
     plan: Arc<dyn ExecutionPlan>,
-    child: Arc<dyn ExecutionPlan>,
+    children: Vec<Arc<dyn ExecutionPlan>>,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    plan.replace_children(
-        vec![child],
-        ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute),
-    )
+    let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    plan.replace_children(children, anew)
 }
 
 /// Asks for an order, and passes the rows on.

@@ -99,12 +99,13 @@ impl IndexAccess {
 }
 
 /// The best index for rows that have a key of a join in some columns, within a conjunction of filters, if it is better than
-/// the one that is chosen without the keys. With no keys yet, without ranges.
+/// what was chosen without the keys. With no keys yet, without ranges.
 pub fn choose_by_keys(
     def: &TableDef,
     filters: &[Expr],
     columns: &[usize],
     keys: Option<&KeyRows>,
+    without: &Access,
 ) -> Option<IndexAccess> {
     let conditions = conditions_of(filters);
     let rows = keys.map(|rows| values_of_keys(def, columns, rows));
@@ -114,8 +115,11 @@ pub fn choose_by_keys(
         None => &[],
     };
     let keyed = best_of(def, |spec| ranges_of_keys(def, spec, &conditions, columns, rows))?;
-    let without = choose(def, filters);
-    without.is_none_or(|without| without.rank() < keyed.rank()).then_some(keyed)
+    let is_better = match without {
+        Access::Index(without) => without.rank() < keyed.rank(),
+        Access::Blocks { .. } => true,
+    };
+    is_better.then_some(keyed)
 }
 
 /// The keys as values of their columns, without those that equal no value of these. `None` if it cannot be told of one.

@@ -133,7 +133,8 @@ impl TableScan {
     pub(crate) fn index_of_keys(&self) -> Option<String> {
         let columns = self.keys.as_ref()?.columns();
         let (def, filters) = (&self.table.def, &self.filters);
-        provider_access::choose_by_keys(def, filters, &columns, None).map(|access| access.name)
+        provider_access::choose_by_keys(def, filters, &columns, None, &self.access)
+            .map(|access| access.name)
     }
 
     /// The position in the layout of a column returned.
@@ -456,7 +457,8 @@ impl Unopened {
         let Some(keys) = &self.keys else { return Ok(None) };
         let Some(rows) = keys.rows()? else { return Ok(None) };
         let (def, columns) = (&source.table.def, keys.columns());
-        let access = provider_access::choose_by_keys(def, &self.filters, &columns, Some(&rows));
+        let (filters, rows) = (&self.filters, Some(&rows));
+        let access = provider_access::choose_by_keys(def, filters, &columns, rows, &self.access);
         let most = source.table.table.row_estimate() / KEY_ROWS;
         Ok(access.filter(|access| access.ranges.len() as u64 <= most))
     }

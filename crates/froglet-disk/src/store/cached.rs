@@ -120,7 +120,7 @@ impl<S: Store> Cached<S> {
         Cached { store, rows, keys, entries, row_bytes_max }
     }
 
-    /// Forgets everything. Nobody reads or puts: no space is left.
+    /// Forgets rows and keys; entries are forgotten with their ranges. Nobody reads or puts: no space is left.
     pub fn forget_all(&self) {
         self.rows.clear();
         self.keys.clear();

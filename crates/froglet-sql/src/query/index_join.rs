@@ -29,7 +29,6 @@ use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coop::CooperativeExec;
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::metrics::MetricsSet;
@@ -38,6 +37,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, PlanProperties,
 };
 
+use crate::kept_order::with_children;
 use crate::provider_access::KeyRows;
 use crate::provider_exec::TableScan;
 use crate::semantics::numerics;
@@ -265,15 +265,7 @@ fn with_told_child(
 ) -> Option<Arc<dyn ExecutionPlan>> {
     let mut children: Vec<_> = plan.children().into_iter().cloned().collect();
     children[child] = told(&children[child], keys)?;
-    with_children(plan, children).ok()
-}
-
-fn with_children(
-    plan: &Arc<dyn ExecutionPlan>,
-    children: Vec<Arc<dyn ExecutionPlan>>,
-) -> Result<Arc<dyn ExecutionPlan>> {
-    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    Arc::clone(plan).replace_children(children, options)
+    with_children(Arc::clone(plan), children).ok()
 }
 
 /// See the module.
