@@ -326,6 +326,19 @@ def test_ingest_creates_appends_replaces(flight):
         assert "42P01" in str(failure(lambda: cursor.adbc_ingest("newts", sent, mode="append")))
 
 
+def test_who_still_sends_is_told_why_it_is_refused(flight):
+    flight.run("create table frogs (id int primary key)")
+    # Refused by its schema, while the client is busy with what it sends next.
+    names = pyarrow.array([f"name of number {i}" for i in range(300_000)]).dictionary_encode()
+    wrong = pyarrow.table({"name": names})
+    many = pyarrow.concat_tables([frame(first, 5_000) for first in range(0, 400_000, 5_000)])
+    with adbc(flight) as connection, connection.cursor() as cursor:
+        for sent in wrong, many:
+            for mode, state in {"create": "42P07", "append": "42703"}.items():
+                assert state in str(failure(lambda sent=sent, mode=mode: cursor.adbc_ingest("frogs", sent, mode=mode)))
+        assert flight.value("select count(*) from frogs") == 0
+
+
 def test_an_ingest_that_fails_leaves_nothing(flight):
     flight.run("create table kept (id int primary key, name text not null)", "insert into kept values (5, 'x')")
     good = pyarrow.table({"id": list(range(10_000, 20_000)), "name": ["n"] * 10_000})

@@ -9,6 +9,7 @@ so a statement that finds a row of the source by another way than it should is s
 
 import os
 import re
+import threading
 import time
 from collections import Counter
 
@@ -1252,3 +1253,31 @@ def test_all_at_once(start):
         for table in ("n", "none", "g"):
             twins.do(f"select * from {table} order by 1")
         twins.do_all("drop table n, none, g")
+
+
+def test_a_migration_that_ends_is_listed_all_the_while(froglet):
+    """As one that goes on, or as one that has ended."""
+    froglet.run("create table s (id int primary key)", "insert into s select generate_series(1, 20)")
+    is_over, lost = threading.Event(), []
+
+    def watch():
+        with froglet.connect() as connection:
+            seen = set()
+            while not is_over.is_set():
+                now = {row[0] for row in connection.execute("select id from froglet.migrations")}
+                # The oldest are forgotten.
+                lost.extend(id for id in seen - now if now and id > min(now))
+                seen = now
+
+    watchers = [threading.Thread(target=watch) for _ in range(3)]
+    for watcher in watchers:
+        watcher.start()
+    with froglet.connect() as connection:
+        connection.execute("set froglet.migration = hybrid")
+        for n in range(200):
+            connection.execute(f"create table t{n} as select id from s")
+            connection.execute(f"drop table t{n}")
+    is_over.set()
+    for watcher in watchers:
+        watcher.join()
+    assert not lost

@@ -15,6 +15,8 @@
 //!   memory    bytes of 10 million rows against their raw size    issue 2, "Speed and memory"
 //!   skeena    tables in memory and on disk in one transaction,   Skeena (paper 003), figures
 //!             beside PostgreSQL 15                                6.1 to 6.6, table 6.1
+//!   slsm      a table is split in a cluster with delayed links,   SLSM (paper 001), figures
+//!             beside BullFrog's way and F1's                      8 to 11, table 1
 //! ```
 //!
 //! Every benchmark prints a table and, with `--json FILE`, writes the same numbers in one shape
@@ -43,6 +45,7 @@ pub mod progress;
 pub mod report;
 pub mod server;
 pub mod skeena;
+pub mod slsm;
 pub mod stats;
 pub mod store;
 pub mod tpcc;
@@ -73,6 +76,7 @@ const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "mainlining", about: mainlining::ABOUT, run: mainlining::run },
     Benchmark { name: "memory", about: memory::ABOUT, run: memory::run },
     Benchmark { name: "skeena", about: skeena::ABOUT, run: skeena::run },
+    Benchmark { name: "slsm", about: slsm::ABOUT, run: slsm::run },
 ];
 
 fn names() -> PossibleValuesParser {
@@ -112,7 +116,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..))]
     pub rows: Option<u64>,
 
-    /// Interleaved rounds of each measurement, whose median counts (pgbench, wire, skeena: 3, copy: 5, tpccd: 1)
+    /// Interleaved rounds, whose median counts (pgbench, wire, skeena, slsm: 3, copy: 5, tpccd: 1)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub rounds: Option<u16>,
 
@@ -120,8 +124,8 @@ pub struct Args {
     #[arg(long, value_name = "TEXT")]
     pub only: Option<String>,
 
-    /// A population that loads in no time, for trying out (tpcc, tpccd, wire, mainlining,
-    /// skeena)
+    /// A population that loads in no time, for trying out (tpcc, tpccd, wire, mainlining, skeena,
+    /// slsm)
     #[arg(long)]
     pub small: bool,
 
@@ -153,6 +157,10 @@ pub struct Args {
     /// What only mainlining has.
     #[command(flatten)]
     pub mainlining: mainlining::options::Options,
+
+    /// What only slsm has.
+    #[command(flatten)]
+    pub slsm: slsm::Options,
 }
 
 pub(crate) fn positive_seconds(text: &str) -> Result<f64, String> {

@@ -56,6 +56,7 @@ fn layout(index: bool) -> Arc<Layout> {
             column(3, ColumnType::Text),
         ],
         indexes: if index { indexes } else { vec![] },
+        row_key: None,
     })
 }
 

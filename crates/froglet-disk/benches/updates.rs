@@ -67,7 +67,7 @@ fn layout() -> Layout {
         column(2, ColumnType::Int64),
         column(3, ColumnType::Text),
     ];
-    Layout { columns, indexes: vec![key] }
+    Layout { columns, indexes: vec![key], row_key: None }
 }
 
 impl World {

@@ -24,8 +24,6 @@ use std::sync::Arc;
 use froglet_engine::{EngineError, EngineFigures, Vacuum};
 
 pub(crate) use cached::{Cached, Rids};
-#[cfg(test)]
-pub(crate) use contract::Random;
 pub(crate) use entries::RANGE_LEFT_MAX;
 pub use lsm::LsmStore;
 #[cfg(feature = "rocksdb")]

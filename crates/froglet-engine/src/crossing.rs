@@ -18,11 +18,12 @@
 use std::any::Any;
 use std::sync::{Arc, Weak};
 
-use crate::engine::{Engine, EngineTxn, HeldBack, LogRoom, Savepoint, Snapshot, Table, Vacuum};
+use crate::engine::{Engine, EngineTxn, LogRoom, Savepoint, Table, Vacuum};
 use crate::error::EngineError;
 use crate::figures::EngineFigures;
 use crate::id::{ColumnId, Home, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 use crate::layout::Layout;
+use crate::snapshot::{HeldBack, Snapshot};
 
 /// What a checkpoint asks of who joins two engines.
 pub trait Halves: Send + Sync {

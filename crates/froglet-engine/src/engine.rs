@@ -20,126 +20,18 @@
 use std::any::Any;
 use std::ops::ControlFlow;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::sync::Arc;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 
 use crate::error::EngineError;
-use crate::figures::{BlockCounts, EngineFigures};
+use crate::figures::{BlockCounts, EngineFigures, TableRegions};
 use crate::id::{ColumnId, Home, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 use crate::layout::{Dictionary, Layout};
+use crate::moving::Moving;
 use crate::range::{Direction, KeyRange};
-use crate::reads::Reads;
+use crate::snapshot::{HeldBack, Snapshot};
 use crate::value::{ColumnType, Row, Value};
-
-/// A registered read view: versions it may need are kept while it lives.
-pub struct Snapshot {
-    /// Versions committed at or below this are visible.
-    pub ts: Ts,
-    /// The transaction whose own uncommitted writes are visible too; 0 for nobody.
-    pub own: TxnId,
-    /// The newest commit timestamp met by a read under this snapshot that may not yet be durable.
-    newest_seen: AtomicU64,
-    /// Where the timeline of the engine beside stands for it, and one; 0 if nobody has asked.
-    beside: AtomicU64,
-    /// Where reads under it are noted, if anywhere.
-    reads: OnceLock<Arc<Reads>>,
-    /// Keeps the engine's registration alive.
-    _registration: Box<dyn Any + Send + Sync>,
-}
-
-impl Snapshot {
-    /// For engines: a view at `ts`, registered for as long as `registration` lives.
-    pub fn new(ts: Ts, own: TxnId, registration: Box<dyn Any + Send + Sync>) -> Snapshot {
-        Snapshot {
-            ts,
-            own,
-            newest_seen: AtomicU64::new(0),
-            beside: AtomicU64::new(0),
-            reads: OnceLock::new(),
-            _registration: registration,
-        }
-    }
-
-    /// For engines: moves it to the present, as nobody reads under it.
-    pub fn renew(&mut self, ts: Ts) {
-        self.ts = ts;
-        *self.beside.get_mut() = 0;
-    }
-
-    /// Where the timeline of the engine beside stands for it; `find` is asked once.
-    pub fn beside(&self, find: impl FnOnce() -> Ts) -> Ts {
-        match self.beside.load(Ordering::Acquire) {
-            0 => {
-                let found = find().0 + 1;
-                let known =
-                    self.beside.compare_exchange(0, found, Ordering::AcqRel, Ordering::Acquire);
-                Ts(known.err().unwrap_or(found) - 1)
-            }
-            known => Ts(known - 1),
-        }
-    }
-
-    /// Reads under it are noted from now on. Once.
-    pub fn watch(&self, reads: Arc<Reads>) {
-        assert!(self.reads.set(reads).is_ok(), "a snapshot is watched once");
-    }
-
-    /// Where whoever reads tables of users notes what it asks them for.
-    pub fn reads(&self) -> Option<&Arc<Reads>> {
-        self.reads.get()
-    }
-
-    /// For engines: a version committed at `ts` was read.
-    pub fn note_seen(&self, ts: Ts) {
-        if ts.0 > self.newest_seen.load(Ordering::Relaxed) {
-            self.newest_seen.fetch_max(ts.0, Ordering::Relaxed);
-        }
-    }
-
-    /// The newest possibly undurable commit this snapshot's reads have met; `Ts(0)` for none.
-    pub fn newest_seen(&self) -> Ts {
-        Ts(self.newest_seen.load(Ordering::Relaxed))
-    }
-}
-
-impl std::fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Snapshot({} own {})", self.ts, self.own)
-    }
-}
-
-/// Who has a read view.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Holder {
-    /// A transaction, or who goes on reading what it has read.
-    Transaction(TxnId),
-    /// Whoever reads at the side: the catalog, a migration.
-    Side,
-    /// Who keeps the past, see [`Engine::onward_snapshot`].
-    Past,
-    /// A checkpoint that is being written.
-    Checkpoint,
-    /// Who reads rows that are kept.
-    Kept,
-    /// A keeper, see [`EngineTxn::keep`].
-    Keeper(u64),
-}
-
-/// A read view, or what is kept for a keeper.
-#[derive(Clone, Debug)]
-pub struct HeldBack {
-    /// What it sees is kept, and for some whatever came later.
-    pub ts: Ts,
-    /// Whose it is.
-    pub holder: Holder,
-    /// How long it has been held, if that is known.
-    pub age: Option<Duration>,
-    /// Of which spaces; none: of all.
-    pub spaces: Vec<SpaceId>,
-}
 
 /// Why a write stopped.
 #[derive(Debug)]
@@ -494,6 +386,16 @@ pub trait Table: Send + Sync {
         Err(WriteStop::Gone)
     }
 
+    /// Where it is in a distributed store; nothing of another engine.
+    fn regions(&self) -> Result<TableRegions, EngineError> {
+        Ok(TableRegions::default())
+    }
+
+    /// How rows move out of it and into it, if it is of an engine that has that.
+    fn moving(&self) -> Option<&dyn Moving> {
+        None
+    }
+
     /// Opens a change feed. Every commit not visible to a view that is taken after this
     /// returns reaches the feed before it becomes visible.
     fn open_feed(&self) -> Box<dyn Feed>;
@@ -670,6 +572,16 @@ pub trait EngineTxn: Send + Sync + Any {
     /// A write like any other: it is undone by a rollback to an earlier savepoint, and may fail.
     /// Keepers are the caller's numbers; none keeps twice, not even when it has been released.
     fn keep(&mut self, keeper: u64, spaces: &[SpaceId]) -> Result<(), EngineError>;
+    /// From its commit on these spaces are closed to everybody but those who open them by [`Engine::open_closed`],
+    /// for their rows go elsewhere: nobody else writes them at a later timestamp, or reads them at one. A write like
+    /// any other: it is undone by a rollback to an earlier savepoint. Of engines that are shared.
+    fn close(&mut self, spaces: &[SpaceId]) -> Result<(), EngineError> {
+        let _ = spaces;
+        Err(EngineError::Refused {
+            state: crate::error::SqlState::FEATURE_NOT_SUPPORTED,
+            message: "this engine closes no tables to other servers".into(),
+        })
+    }
     /// Makes certain that what the commit logs has its place, so that nothing waits between
     /// [`EngineTxn::pre_commit`] and the verdict. Whoever is told to wait waits, and asks again; nothing is
     /// written in between. A retreat gives the place back.
@@ -693,6 +605,9 @@ pub trait EngineTxn: Send + Sync + Any {
     /// For downcasts inside an engine.
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
+
+/// A wait for what another server has.
+pub type Elsewhere = Pin<Box<dyn Future<Output = Result<(), EngineError>> + Send>>;
 
 /// How much [`Engine::vacuum`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -721,6 +636,14 @@ pub trait Engine: Send + Sync + 'static {
     /// A space under a layout. Columns and indexes it has not met yet are declared (durably,
     /// before any row that uses them); a new index is empty.
     fn open(&self, space: SpaceId, layout: Arc<Layout>) -> Result<Arc<dyn Table>, EngineError>;
+    /// The same for whoever moves the rows of a space that is closed ([`EngineTxn::close`]), or may be.
+    fn open_closed(
+        &self,
+        space: SpaceId,
+        layout: Arc<Layout>,
+    ) -> Result<Arc<dyn Table>, EngineError> {
+        self.open(space, layout)
+    }
     /// Takes a column away from every block. No snapshot may need it any more.
     fn drop_column(&self, space: SpaceId, column: ColumnId);
     /// Forgets an index. No snapshot may need it any more.
@@ -777,6 +700,37 @@ pub trait Engine: Send + Sync + 'static {
     fn make_durable(&self, lsn: Lsn) -> Result<bool, EngineError>;
     /// Calls back when the log is durable up to a position, or has failed. Wakes the flusher.
     fn when_durable(&self, lsn: Lsn, done: Box<dyn FnOnce(Result<(), EngineError>) + Send>);
+
+    /// What to wait for that a [`WriteStop::Busy`] stands for, if its holder is no transaction of this server's.
+    fn wait_elsewhere(&self, _holder: TxnId) -> Option<Elsewhere> {
+        None
+    }
+
+    /// Whether other servers have the same database, and change what is there.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Rows of a space are to be with those of another ([`Layout::row_key`]): to be said before there are any.
+    fn place_within(&self, _space: SpaceId, _other: SpaceId) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    /// Whether this server does now what one of those that have the database is to do. Two may take themselves for it for a
+    /// while.
+    fn leads(&self) -> bool {
+        true
+    }
+
+    /// Makes a note of what it is now, by whomever (nothing: there is none), and is durable when it returns. Of engines
+    /// that are shared.
+    fn change_note(
+        &self,
+        _key: u64,
+        _change: &mut (dyn FnMut(Option<&[u8]>) -> Vec<u8> + Send),
+    ) -> Result<(), EngineError> {
+        unreachable!("nobody else changes its notes")
+    }
 
     /// Writes a note of the upper crates into the log (sequence values), outside transactions.
     /// Recovery hands back the newest note of each key. An empty note is none.

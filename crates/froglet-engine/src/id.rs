@@ -76,7 +76,7 @@ impl Ts {
     pub const LATEST: Ts = Ts((1 << 61) - 1);
 }
 
-/// Where a row space's rows are: a bit of its id says so, for good.
+/// Where a row space's rows are: a bits of its id say so, for good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Home {
     /// In memory, the anchor.
@@ -84,18 +84,22 @@ pub enum Home {
     Memory,
     /// On disk.
     Disk,
+    /// In a store that other servers have, too.
+    Cluster,
 }
 
 impl Home {
     /// Every one.
-    pub const ALL: [Home; 2] = [Home::Memory, Home::Disk];
+    pub const ALL: [Home; 3] = [Home::Memory, Home::Disk, Home::Cluster];
     const DISK_BIT: u32 = 1 << 31;
+    const CLUSTER_BIT: u32 = 1 << 30;
 
     /// The word after USING.
     pub fn name(self) -> &'static str {
         match self {
             Home::Memory => "memory",
             Home::Disk => "disk",
+            Home::Cluster => "cluster",
         }
     }
 
@@ -109,15 +113,17 @@ impl Home {
         match self {
             Home::Memory => None,
             Home::Disk => Some(32 << 10),
+            Home::Cluster => Some(8 << 10),
         }
     }
 
     /// The row space of this number there.
     pub fn space(self, number: u32) -> SpaceId {
-        assert!(number < Home::DISK_BIT, "row spaces have numbers below 2^31");
+        assert!(number < Home::CLUSTER_BIT, "row spaces have numbers below 2^30");
         match self {
             Home::Memory => SpaceId(number),
             Home::Disk => SpaceId(number | Home::DISK_BIT),
+            Home::Cluster => SpaceId(number | Home::CLUSTER_BIT),
         }
     }
 }
@@ -125,12 +131,16 @@ impl Home {
 impl SpaceId {
     /// Where its rows are.
     pub fn home(self) -> Home {
-        if self.0 & Home::DISK_BIT == 0 { Home::Memory } else { Home::Disk }
+        match (self.0 & Home::DISK_BIT != 0, self.0 & Home::CLUSTER_BIT != 0) {
+            (true, _) => Home::Disk,
+            (false, true) => Home::Cluster,
+            (false, false) => Home::Memory,
+        }
     }
 
     /// Its number, wherever it is.
     pub fn number(self) -> u32 {
-        self.0 & !Home::DISK_BIT
+        self.0 & !(Home::DISK_BIT | Home::CLUSTER_BIT)
     }
 }
 

@@ -4,7 +4,7 @@
 //! adding or dropping a column changes a layout and no row. A column id that a block does not
 //! hold has, for every row of that block, the column's *missing value*.
 
-use crate::id::{ColumnId, IndexId};
+use crate::id::{ColumnId, IndexId, SpaceId};
 use crate::value::{ColumnType, Value};
 
 /// One column of a layout.
@@ -119,6 +119,26 @@ pub struct Layout {
     pub columns: Vec<ColumnSpec>,
     /// Every index that writers under this layout maintain.
     pub indexes: Vec<IndexSpec>,
+    /// By which key the rows are kept, of engines that keep rows by key: the same in every layout of a row space.
+    pub row_key: Option<RowKey>,
+}
+
+/// By which key rows are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RowKey {
+    /// The index that it is of.
+    pub index: IndexId,
+    /// With the rows of which other space they are, if with any.
+    pub within: Option<Within>,
+}
+
+/// Rows are where those of another space are whose key theirs begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Within {
+    /// The other space.
+    pub space: SpaceId,
+    /// So many parts of the key are its key.
+    pub parts: usize,
 }
 
 impl Layout {

@@ -27,21 +27,25 @@ pub mod id;
 pub mod key;
 pub mod layout;
 pub mod locks;
+pub mod moving;
 pub mod numeric;
 pub mod range;
 pub mod reads;
+pub mod snapshot;
 pub mod value;
 
 pub use crash_point::CrashPoint;
 pub use engine::{
-    BlockRows, ColumnFill, ColumnStats, Engine, EngineTxn, Feed, HeldBack, Holder, IndexBuild,
-    Install, Installs, Loaded, Loading, LogRoom, MigrateError, RowWrite, Savepoint, Snapshot,
-    Table, Vacuum, WriteStop,
+    BlockRows, ColumnFill, ColumnStats, Elsewhere, Engine, EngineTxn, Feed, IndexBuild, Install,
+    Installs, Loaded, Loading, LogRoom, MigrateError, RowWrite, Savepoint, Table, Vacuum,
+    WriteStop,
 };
 pub use error::{EngineError, ReadFailed, SqlState};
-pub use figures::{BlockCounts, EngineFigures};
+pub use figures::{Asked, BlockCounts, EngineFigures, RegionFigures, TableRegions};
 pub use id::{ColumnId, Home, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
-pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout, NullKeys};
+pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout, NullKeys, RowKey, Within};
+pub use moving::{Ask, Found, Moved, Moving, Which};
 pub use range::{Direction, KeyRange};
 pub use reads::{Reads, SpaceReads};
+pub use snapshot::{HeldBack, Holder, Snapshot};
 pub use value::{ColumnType, Interval, Row, Value};

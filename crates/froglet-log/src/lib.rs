@@ -67,6 +67,7 @@
 //! out: undo (before-images live in memory only), compression, encryption, archiving and
 //! replication (they read closed segments), direct I/O.
 
+pub mod cells;
 mod chain;
 mod disk;
 mod flusher;

@@ -35,6 +35,7 @@ fn layout(types: &[ColumnType], keys: &[&[u32]], first_index: u32) -> Arc<Layout
     Arc::new(Layout {
         columns: (1..).zip(types).map(column).collect(),
         indexes: (first_index..).zip(keys).map(index).collect(),
+        row_key: None,
     })
 }
 

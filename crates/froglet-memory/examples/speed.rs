@@ -37,6 +37,7 @@ fn layout() -> Arc<Layout> {
             unique_at_commit: false,
             nulls: Default::default(),
         }],
+        row_key: None,
     })
 }
 

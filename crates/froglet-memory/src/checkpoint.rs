@@ -241,7 +241,7 @@ impl MemoryEngine {
         indexes: Vec<Arc<Index>>,
     ) -> MemoryTable {
         let specs = indexes.iter().map(|index| index.spec.clone()).collect();
-        let layout = Layout { columns: declared.to_vec(), indexes: specs };
+        let layout = Layout { columns: declared.to_vec(), indexes: specs, row_key: None };
         MemoryTable::new(Arc::clone(&self.core), Arc::clone(space), Arc::new(layout), indexes)
     }
 

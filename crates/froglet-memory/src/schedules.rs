@@ -42,6 +42,7 @@ fn layout() -> Arc<Layout> {
     Arc::new(Layout {
         columns: types.iter().enumerate().map(column).collect(),
         indexes: vec![index(1, 0, true), index(2, 1, false), index(3, 2, false)],
+        row_key: None,
     })
 }
 

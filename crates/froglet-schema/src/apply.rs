@@ -2,6 +2,7 @@
 
 mod dropped;
 mod followed;
+pub(crate) mod in_cluster;
 mod rename;
 mod scope;
 pub(crate) mod set_home;
@@ -85,6 +86,7 @@ impl Catalog {
         change: Change,
     ) -> Result<Applied, SchemaError> {
         if let Change::CreateTableAs { table, query } = change {
+            in_cluster::check_made(&table, &query)?;
             self.fill_own_columns(txn, &mut scope, &query.tables()).await?;
             return match query {
                 TableQuery::Lazy { query, verify, recipe, fallback } => {
@@ -353,6 +355,7 @@ impl Catalog {
         locked: crate::store::Locked,
         mut edited: Edited,
     ) -> Result<(), SchemaError> {
+        self.check_in_cluster(txn, &base.def, &mut edited)?;
         self.prepare_lazy(txn, &base.def, &mut edited, scope.limits)?;
         self.prepare_lazy_columns(txn, scope, before, &mut edited).await?;
         self.label_columns(txn, scope, &mut edited.def).await?;
@@ -532,6 +535,7 @@ impl Catalog {
             space: new.home.space(id),
             columns: vec![],
             indexes: vec![],
+            row_key: None,
             constraints: vec![],
             referenced_by: vec![],
             dictionary: new.dictionary,
@@ -555,6 +559,7 @@ impl Catalog {
         if def.foreign_keys().any(|(_, fk)| fk.parent == id) {
             def.referenced_by.push(id);
         }
+        in_cluster::place_rows(&mut def)?;
         self.label_columns(txn, scope, &mut def).await?;
         self.hold_drawn(txn, scope, None, &def).await?;
         self.engine().create_space(def.space)?;
@@ -675,6 +680,8 @@ impl Catalog {
         def.space = base.def.space.home().space(self.next_id()?);
         def.lazy = None;
         def.lazy_columns.clear();
+        // New rows are with nobody's.
+        def.row_key.iter_mut().for_each(|row_key| row_key.within = None);
         self.engine().create_space(def.space)?;
         let table = self.engine().open(def.space, Arc::new(def.layout()))?;
         self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;

@@ -3,6 +3,7 @@
 
 mod accesses;
 mod load;
+mod refresh;
 mod statements;
 
 use accesses::Observed;
@@ -32,8 +33,9 @@ use crate::flip::outcome::flips;
 use crate::flip::{Hook, TableState};
 use crate::history::History;
 use crate::lazy::LazyMigration;
+use crate::lazy::moved::Siblings;
 use crate::lazy_columns::LazyColumn;
-use crate::lazy_driver::Retired;
+use crate::lazy_driver::{Recompile, Retired};
 use crate::local::{Changed, Changes, Local, Remains, local, local_mut};
 use crate::migration::{Migration, spawn_in_background};
 use crate::own_view::OwnView;
@@ -296,6 +298,8 @@ pub struct Catalog {
     pub(crate) flipping: AtomicU64,
     /// A catalog that was committed then or before is durable, as far as that was asked.
     durable_ts: AtomicU64,
+    /// Whoever puts a newer catalog in the place of the latest.
+    publishing: Mutex<()>,
     pub(crate) garbage: Mutex<Vec<(Ts, Remains)>>,
     /// Under way, or ended a moment ago.
     migrations: Mutex<Vec<Arc<Migration>>>,
@@ -310,6 +314,10 @@ pub struct Catalog {
     pub(crate) lazy_columns: RwLock<HashMap<u64, Arc<LazyColumn>>>,
     /// What has become of those that were rolled back.
     pub(crate) aborted_lazies: Mutex<Vec<MigrationStatus>>,
+    /// Of those that move rows, by the row space that they move them out of.
+    pub(crate) siblings: Mutex<HashMap<SpaceId, Arc<Siblings>>>,
+    /// For what other servers begin.
+    pub(crate) recompile: OnceLock<Arc<dyn Recompile>>,
     /// Those that have ended, and when: older snapshots may still read through them.
     pub(crate) retired_lazies: Mutex<Vec<Retired>>,
     own: Weak<Catalog>,
@@ -366,6 +374,8 @@ impl Catalog {
             lazy_columns: RwLock::default(),
             retired_lazies: Mutex::default(),
             aborted_lazies: Mutex::default(),
+            siblings: Mutex::default(),
+            recompile: OnceLock::new(),
             store,
             sequences,
             states,
@@ -375,6 +385,7 @@ impl Catalog {
             moves: RwLock::default(),
             flipping: AtomicU64::new(0),
             durable_ts: AtomicU64::new(0),
+            publishing: Mutex::default(),
             garbage: Mutex::new(garbage),
             migrations: Mutex::default(),
             next_migration: AtomicU64::new(next_migration),
@@ -398,7 +409,8 @@ impl Catalog {
 
     /// The catalog committed at or below a timestamp.
     pub fn at(&self, ts: Ts) -> Arc<CatalogVersion> {
-        while self.flipping.load(Ordering::SeqCst) != 0 {
+        // Other servers go on under the version before it for a while, anyway.
+        while !self.engine().is_shared() && self.flipping.load(Ordering::SeqCst) != 0 {
             std::thread::yield_now();
         }
         let latest = self.latest.load();
@@ -492,12 +504,15 @@ impl Catalog {
 
     /// Migrations under way and ended ones that are still remembered, oldest first.
     pub fn migrations(&self) -> Vec<MigrationStatus> {
-        // Both are held, so that none becomes history unseen.
+        // Both are held, and what is live is read before what has ended, so that none becomes history unseen.
         let (current, aborted) = (self.migrations.lock(), self.aborted_lazies.lock());
+        let mut live: Vec<MigrationStatus> =
+            self.lazies.read().values().map(|lazy| lazy.status()).collect();
+        live.extend(self.lazy_columns.read().values().map(|column| self.status_of_column(column)));
         let mut all = self.ended_migrations.ended();
         all.extend(aborted.iter().cloned());
-        all.extend(self.lazies.read().values().map(|lazy| lazy.status()));
-        all.extend(self.lazy_columns.read().values().map(|column| self.status_of_column(column)));
+        let has_ended: HashSet<u64> = all.iter().map(|status| status.id).collect();
+        all.extend(live.into_iter().filter(|status| !has_ended.contains(&status.id)));
         all.extend(current.iter().map(|m| m.status()));
         all.sort_by_key(|status| status.id);
         all
@@ -615,6 +630,9 @@ impl Catalog {
         let mut ids = self.ids.lock();
         if ids.next == ids.logged {
             // Only what is noted is given: a full disk refuses the note, and is not full for ever.
+            if self.engine().is_shared() {
+                return self.next_shared_id(&mut ids);
+            }
             let logged = ids.logged + IDS_AHEAD;
             let noted = self.engine().put_note(NEXT_ID_NOTE, &logged.to_le_bytes())?;
             ids.logged = logged;
@@ -623,6 +641,19 @@ impl Catalog {
         }
         ids.next += 1;
         Ok(ids.next - 1)
+    }
+
+    /// The same where other servers take ids, too.
+    fn next_shared_id(&self, ids: &mut Ids) -> Result<ObjectId, SchemaError> {
+        let known = ids.logged;
+        let mut first = known;
+        self.engine().change_note(NEXT_ID_NOTE, &mut |noted| {
+            let noted = noted.and_then(|noted| Some(u32::from_le_bytes(noted.try_into().ok()?)));
+            first = noted.unwrap_or(known).max(known);
+            (first + IDS_AHEAD).to_le_bytes().to_vec()
+        })?;
+        (ids.next, ids.logged) = (first + 1, first + IDS_AHEAD);
+        Ok(first)
     }
 
     pub(crate) fn state(&self, table: ObjectId) -> Option<Arc<TableState>> {
@@ -641,6 +672,7 @@ impl Catalog {
         let mut changes = std::mem::take(&mut local.changes);
         let created = std::mem::take(&mut local.created);
         let recorded = local.recorded.take();
+        let _publishing = self.publishing.lock();
         let before = self.latest.load_full();
         self.begin_moves(&mut changes, &before, ts);
         let stamp = self.next_stamp();

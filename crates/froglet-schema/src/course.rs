@@ -178,6 +178,7 @@ impl Course {
             error: self.failure.lock().clone(),
             is_paused: self.pace.is_paused(),
             rows_per_second: self.pace.limit(),
+            kept_with: None,
         }
     }
 }

@@ -6,8 +6,8 @@ use crate::lazy_columns::LazyColumnDef;
 use crate::plain::{PlainDef, TEMPORARY_PREFIX};
 use crate::role::{ROLE_NAMES, RoleDef};
 use froglet_engine::{
-    ColumnId, ColumnSpec, ColumnType, Dictionary, IndexId, IndexSpec, KeyPart, Layout, SpaceId,
-    SqlState, Value,
+    ColumnId, ColumnSpec, ColumnType, Dictionary, IndexId, IndexSpec, KeyPart, Layout, RowKey,
+    SpaceId, SqlState, Value,
 };
 use serde::{Deserialize, Serialize};
 
@@ -256,6 +256,9 @@ pub struct TableDef {
     pub hidden: Vec<HiddenColumn>,
     /// All of them, those of constraints too.
     pub indexes: Vec<IndexDef>,
+    /// By which key its rows are kept, of a table in a cluster that was made with a primary key.
+    #[serde(default)]
+    pub row_key: Option<RowKey>,
     /// In order of creation.
     pub constraints: Vec<ConstraintDef>,
     /// Tables whose foreign keys point here (with this one if it points to itself).
@@ -348,6 +351,12 @@ impl TableDef {
         })
     }
 
+    /// Whether a unique index says that no two rows have the same values in these columns.
+    pub fn is_unique_by(&self, columns: &[ColumnId]) -> bool {
+        let mut unique = self.indexes.iter().filter(|index| index.spec.unique);
+        unique.any(|index| index.spec.key.iter().all(|part| columns.contains(&part.column)))
+    }
+
     /// The primary key's index.
     pub fn primary_key(&self) -> Option<&IndexDef> {
         self.constraints.iter().find_map(|c| match c.kind {
@@ -378,7 +387,8 @@ impl TableDef {
             .all_columns()
             .map(|c| ColumnSpec { id: c.id, ty: c.ty, missing: c.missing.clone() })
             .collect();
-        Layout { columns, indexes: self.indexes.iter().map(|i| i.spec.clone()).collect() }
+        let indexes = self.indexes.iter().map(|i| i.spec.clone()).collect();
+        Layout { columns, indexes, row_key: self.row_key }
     }
 
     /// What is said of its columns' dictionaries; of all others the server decides.

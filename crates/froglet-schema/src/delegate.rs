@@ -32,6 +32,10 @@ macro_rules! delegate_all_but_changer {
             self.table.bytes_estimate()
         }
 
+        fn regions(&self) -> Result<froglet_engine::TableRegions, froglet_engine::EngineError> {
+            self.table.regions()
+        }
+
         fn seek_entries(
             &self,
             index: usize,

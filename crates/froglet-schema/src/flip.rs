@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use froglet_engine::{CrashPoint, Engine, SpaceId, Ts, TxnId};
+use froglet_engine::{CrashPoint, Engine, Home, SpaceId, Ts, TxnId};
 use froglet_txn::{
     CommitHook, Limits, SchemaUse, Transaction, TxnError, Verdict, Writes, aside_async,
 };
@@ -310,6 +310,10 @@ impl Catalog {
 }
 
 fn standing(state: &TableState, txn: &Transaction, used: &SchemaUse) -> Standing {
+    // No change of a table in a cluster concerns its rows: other servers write under the version before it, too.
+    if used.space.home() == Home::Cluster {
+        return Standing::Current;
+    }
     // One look, pending first: whoever flips withdraws it after the version is there, and
     // whoever only made a statement or rolled back leaves the version as it was.
     let pending = state.pending.load(Ordering::SeqCst);

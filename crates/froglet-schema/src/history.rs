@@ -11,6 +11,8 @@
 //! H1: a record says that a migration is done if and only if its transaction has committed.
 //! H2: a record without an end that a restart finds is of a migration that ended with the server, but for
 //!     lazy ones: of these the definitions of their tables say that they go on.
+//! H3: where several servers have the database each remembers what it has begun itself, and records nothing: to a server
+//!     that starts the others' migrations are not over.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -34,6 +36,8 @@ const REMEMBERED: usize = 256;
 /// See the module.
 pub(crate) struct History {
     records: Records<MigrationStatus>,
+    /// Nothing is recorded [H3].
+    is_shared: bool,
     /// Ended, by number.
     ended: Mutex<VecDeque<MigrationStatus>>,
     /// Where the records are.
@@ -46,14 +50,17 @@ impl History {
         manager: Arc<TxnManager>,
         goes_on: &HashSet<u64>,
     ) -> Result<History, SchemaError> {
+        let is_shared = manager.engine().is_shared();
         let records: Records<MigrationStatus> = Records::open(manager, HISTORY_SPACE, RECORD)?;
         let (mut found, mut rows) = (Vec::new(), HashMap::new());
-        for (rid, status) in records.read()? {
+        let recorded = if is_shared { Vec::new() } else { records.read()? };
+        for (rid, status) in recorded {
             rows.insert(status.id, rid);
             found.push(status);
         }
         found.sort_by_key(|status| status.id);
-        let history = History { records, ended: Mutex::default(), rows: Mutex::new(rows) };
+        let (ended, rows) = (Mutex::default(), Mutex::new(rows));
+        let history = History { records, is_shared, ended, rows };
         for mut status in found {
             if goes_on.contains(&status.id) {
                 continue;
@@ -81,6 +88,9 @@ impl History {
 
     /// A migration begins.
     pub(crate) fn begun(&self, status: &MigrationStatus) -> Result<(), SchemaError> {
+        if self.is_shared {
+            return Ok(());
+        }
         let rid = self.records.alone(|txn| self.records.insert(txn, status))?;
         self.rows.lock().insert(status.id, rid);
         Ok(())
@@ -98,7 +108,10 @@ impl History {
 
     /// It has ended without being done.
     pub(crate) fn aborted(&self, status: &MigrationStatus) -> Result<(), SchemaError> {
-        self.records.alone(|txn| self.record(txn, status))
+        match self.is_shared {
+            true => Ok(()),
+            false => self.records.alone(|txn| self.record(txn, status)),
+        }
     }
 
     /// One that has ended is remembered from now on, instead of the oldest.

@@ -23,6 +23,9 @@
 //!     anything is waited for. The background, whose thread may be kept from running, computes before: what
 //!     is made of a unit is the same, whoever else is at it [L1], and is thrown away if he was first.
 
+pub(crate) mod moved;
+mod moved_table;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -65,6 +68,12 @@ pub struct LazyDef {
     pub granule_rows: u32,
     /// How it is found out that somebody else is at them.
     pub detection: Detection,
+    /// In a cluster: whoever wants rows moves them in his own transaction, and in none before it.
+    #[serde(default)]
+    pub is_fused: bool,
+    /// In a cluster: its rows are to be with those that they are made of.
+    #[serde(default)]
+    pub colocates: bool,
 }
 
 impl LazyDef {
@@ -144,6 +153,10 @@ pub(crate) trait LazyMigration: Background {
     fn rows_left(&self) -> u64;
     /// The column of a source, by its number, that a column of the target is, if it is just that.
     fn origin(&self, id: ColumnId) -> Option<(usize, ColumnId)>;
+    /// Whether its sources are closed to all others from the commit on, instead of being kept as they were.
+    fn closes_sources(&self) -> bool {
+        false
+    }
     /// Whether no two rows of the target have the same values in these columns.
     fn is_unique(&self, columns: &[ColumnId]) -> bool;
     /// The table as everybody reads and writes it.

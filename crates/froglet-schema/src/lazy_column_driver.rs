@@ -329,8 +329,9 @@ impl Catalog {
     }
 
     fn abort_lazy_column(&self, column: &LazyColumn) {
-        self.forget_lazy_column(column);
+        // At no moment is it in neither place.
         self.aborted_lazies.lock().push(rolled_back(self.status_of_column(column)));
+        self.forget_lazy_column(column);
     }
 
     fn forget_lazy_column(&self, column: &LazyColumn) {

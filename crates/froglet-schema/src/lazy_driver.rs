@@ -20,11 +20,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use froglet_engine::{EngineError, SpaceId, SqlState, Table, Ts, TxnId};
+use froglet_engine::{EngineError, Home, SpaceId, SqlState, Table, Ts, TxnId};
 use froglet_txn::{Limits, Transaction};
 
 use crate::apply::set_home::Whole;
-use crate::apply::{Applied, Scope};
+use crate::apply::{Applied, Scope, in_cluster};
 use crate::background::spawn;
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::{LazyQuery, NewTable, Transform};
@@ -32,6 +32,7 @@ use crate::course::rolled_back;
 use crate::def::{ObjectDef, ObjectId, TableDef};
 use crate::edit::{Edited, Work};
 use crate::error::SchemaError;
+use crate::lazy::moved::{LazyMoved, Siblings};
 use crate::lazy::{LazyDef, LazyMigration, LazySource};
 use crate::lazy_pairs::LazyPairs;
 use crate::lazy_rows::LazyRows;
@@ -53,7 +54,7 @@ const RESUMING: Ts = Ts::LATEST;
 pub(crate) type Retired = (Ts, Arc<dyn LazyMigration>);
 
 /// Compiles again what recovery has found, of its recipe.
-pub trait Recompile {
+pub trait Recompile: Send + Sync {
     /// The query of a table, in a catalog that has its sources as they were, under the names that they had, and
     /// nothing else.
     fn query(&self, recipe: &str, catalog: CatalogVersion) -> Result<LazyQuery, SchemaError>;
@@ -142,6 +143,8 @@ impl Catalog {
             blocks: 0,
             granule_rows: scope.options.granule_rows,
             detection: scope.options.detection,
+            is_fused: scope.options.is_fused,
+            colocates: scope.options.colocates,
         }));
         self.set_lazy_table(txn, scope, def, sources, query).await?;
         Ok(Applied { object: Some(id), rows: 0 })
@@ -157,7 +160,7 @@ impl Catalog {
         query: LazyQuery,
     ) -> Result<(), SchemaError> {
         let lazily = (**def.lazy.as_ref().expect("it says how")).clone();
-        let lazy = made_by(lazily, &def, txn.id(), sources, query)?;
+        let lazy = self.made_by(lazily, &def, txn.id(), sources, query)?;
         lazy.course().pace.throttle(scope.options.rows_per_second);
         self.lazies.write().insert(def.space, lazy.clone());
         self.ended_migrations.begun(&lazy.status())?;
@@ -177,7 +180,7 @@ impl Catalog {
         base: &TableVersion,
         limits: &Limits,
     ) -> Result<(LazySource, TableDef), SchemaError> {
-        let table = self.engine().open(base.def.space, Arc::new(base.def.layout()))?;
+        let table = self.engine().open_closed(base.def.space, Arc::new(base.def.layout()))?;
         let seen = base.table.clone();
         let is_shallow = base.def.lazy.as_ref().is_some_and(|lazy| lazy.depth() < DEEPEST);
         let live = self.lazy_of(&base.def).filter(|lazy| lazy.is_live() && is_shallow);
@@ -247,7 +250,10 @@ impl Catalog {
             self.store.update(txn, locked, &ObjectDef::Table(def.clone()), limits).await?;
             local_mut(txn).set_table(TableVersion::new(def, own.version, own.table.clone()));
             let spaces: Vec<SpaceId> = lazy.state().def.sources().map(|s| s.space).collect();
-            if lazy.state().begins_to_keep() {
+            if lazy.closes_sources() {
+                in_cluster::check_closed(local(txn).expect("it has made a table"), &*lazy)?;
+                txn.part().close(&spaces)?;
+            } else if lazy.state().begins_to_keep() {
                 txn.part().keep(lazy.state().keeper(), &spaces)?;
             }
         }
@@ -277,6 +283,7 @@ impl Catalog {
     /// A transaction is committed: what it has made lazily goes live, before anybody can have it. What has
     /// lost its table ends.
     pub(crate) fn commit_lazies(&self, owner: TxnId, after: &CatalogVersion, objects: &[ObjectId]) {
+        let mut begun = Vec::new();
         for lazy in self.lazies_of(owner) {
             let table = after.tables.get(&lazy.course().table);
             let Some(table) = table.filter(|table| lazy.state().is_of(Some(&table.def))) else {
@@ -288,17 +295,17 @@ impl Catalog {
             let blocks = table.def.lazy.as_ref().map_or(0, |lazy| lazy.blocks);
             let engine = self.engine().clone();
             lazy.go_live(engine, target, blocks).expect("it has no rows yet");
-            spawn(self.weak(), lazy);
+            begun.push(lazy);
         }
+        // Not before all are there that move rows of the same source.
+        self.spawn_lazies(begun);
         for lazy in self.live_lazies() {
             let def = after.tables.get(&lazy.course().table).map(|table| &table.def);
             if objects.contains(&lazy.course().table) && !lazy.state().is_of(def) {
                 // What cannot be written now is found at the next start.
                 let has_readers = self.is_read_lazily(lazy.course().space);
                 let _ = self.ended_migrations.remember(lazy.status_at_end(has_readers));
-                // At no moment is it in neither place: what it reads would be given up.
-                self.retired_lazies.lock().push((after.ts, lazy.clone()));
-                self.forget_lazy(&*lazy);
+                self.retire_lazy(after.ts, lazy);
             }
         }
     }
@@ -310,8 +317,16 @@ impl Catalog {
     }
 
     fn abort_lazy(&self, lazy: &dyn LazyMigration) {
-        self.forget_lazy(lazy);
+        // At no moment is it in neither place.
         self.aborted_lazies.lock().push(rolled_back(lazy.status()));
+        self.forget_lazy(lazy);
+    }
+
+    /// It has ended: what it reads is kept for as long as there are views from before.
+    fn retire_lazy(&self, ended: Ts, lazy: Arc<dyn LazyMigration>) {
+        // At no moment is it in neither place: what it reads would be given up.
+        self.retired_lazies.lock().push((ended, Arc::clone(&lazy)));
+        self.forget_lazy(&*lazy);
     }
 
     fn forget_lazy(&self, lazy: &dyn LazyMigration) {
@@ -337,7 +352,16 @@ impl Catalog {
     }
 
     /// Goes on with the migrations that recovery has found. To be called before anybody connects.
-    pub fn resume_lazies(self: &Arc<Self>, recompile: &dyn Recompile) -> Result<(), SchemaError> {
+    pub fn resume_lazies(
+        self: &Arc<Self>,
+        recompile: &Arc<dyn Recompile>,
+    ) -> Result<(), SchemaError> {
+        // Who else has the database may begin others.
+        if self.engine().is_shared() && self.recompile.set(Arc::clone(recompile)).is_err() {
+            unreachable!("a database is opened once");
+        }
+        let recompile = &**recompile;
+        let mut begun = Vec::new();
         let latest = self.latest();
         let mut next = CatalogVersion { stamp: self.next_stamp(), ..(*latest).clone() };
         for table in latest.tables.values().filter(|table| table.def.lazy.is_some()) {
@@ -345,6 +369,7 @@ impl Catalog {
                 Ok(lazy) => lazy,
                 Err(e) => {
                     let found = Unreadable::of_table(&table.def, e.to_string());
+                    self.leave_unread(&table.def);
                     self.kept_unread.write().extend(found.spaces());
                     next.set_unreadable(found);
                     continue;
@@ -356,8 +381,9 @@ impl Catalog {
                 lazy.clone().over(table.table.clone()),
             );
             next.tables.insert(table.def.id, Arc::new(version));
-            spawn(self.weak(), lazy);
+            begun.push(lazy);
         }
+        begun.into_iter().for_each(|lazy| spawn(self.weak(), lazy));
         self.resume_lazy_columns(&mut next, recompile);
         let unread = next.all_unreadable();
         // Of what has no definition nobody knows what it needs [X1].
@@ -389,6 +415,61 @@ impl Catalog {
         Ok(())
     }
 
+    /// It is not known how a table's rows are made [V3 of `lazy/moved.rs`].
+    fn leave_unread(&self, table: &TableDef) {
+        let source = table.lazy.as_ref().map(|lazy| lazy.source.space);
+        if let Some(source) = source.filter(|space| space.home() == Home::Cluster) {
+            self.siblings_of(source).without(&table.name);
+        }
+    }
+
+    /// What another server has begun: its table, as everybody here is to have it. None: it was begun here, and is about to be
+    /// committed.
+    pub(crate) fn follow_lazy(
+        &self,
+        def: &TableDef,
+        next: &CatalogVersion,
+        begun: &mut Vec<Arc<dyn LazyMigration>>,
+    ) -> Option<Result<Arc<dyn Table>, SchemaError>> {
+        if let Some(lazy) = self.lazy_of(def) {
+            return lazy.is_live().then(|| Ok(self.open_table(def)?));
+        }
+        let recompile =
+            self.recompile.get().expect("whoever follows others has opened the database");
+        let resumed = self.resume_lazy(def, next, &**recompile);
+        Some(match resumed {
+            Ok(lazy) => {
+                begun.push(lazy);
+                self.open_table(def).map_err(SchemaError::from)
+            }
+            Err(error) => {
+                self.leave_unread(def);
+                Err(error)
+            }
+        })
+    }
+
+    /// Goes on with what others have begun.
+    pub(crate) fn spawn_lazies(&self, begun: Vec<Arc<dyn LazyMigration>>) {
+        begun.into_iter().for_each(|lazy| spawn(self.weak(), lazy));
+    }
+
+    /// Others have ended lazy migrations of tables.
+    pub(crate) fn follow_ends(&self, next: &CatalogVersion) {
+        for lazy in self.live_lazies() {
+            let def = next.tables.get(&lazy.course().table).map(|table| &table.def);
+            if lazy.state().is_of(def) {
+                continue;
+            }
+            if self.engine().leads() {
+                let sources = lazy.state().def.sources().map(|source| source.space);
+                let remains = sources.map(|space| (next.ts, Remains::Space(space)));
+                self.garbage.lock().extend(remains);
+            }
+            self.retire_lazy(next.ts, lazy);
+        }
+    }
+
     /// The migration of a table, at work again. It has those before it that it reads through [D3].
     fn resume_lazy(
         &self,
@@ -406,7 +487,7 @@ impl Catalog {
         let mut with_sources = CatalogVersion::default();
         let mut sources = Vec::new();
         for source in def.sources() {
-            let mut table = self.engine().open(source.space, Arc::new(source.layout()))?;
+            let mut table = self.engine().open_closed(source.space, Arc::new(source.layout()))?;
             // The table may have lost indexes since, and its rows keys in common: no duplicates
             // to speak of, as these are read as of the flip.
             let known = latest.tables.values().find(|t| t.def.space == source.space);
@@ -436,7 +517,7 @@ impl Catalog {
         if !query.tables().into_iter().eq(def.sources().map(|source| source.id)) {
             return Err(not_as_it_was("reads other tables"));
         }
-        let lazy = made_by((**def).clone(), target, TxnId(0), sources, query)?;
+        let lazy = self.made_by((**def).clone(), target, TxnId(0), sources, query)?;
         let known = latest.tables.values().find(|table| table.def.space == target.space);
         let table = match known {
             Some(known) => known.table.clone(),
@@ -463,23 +544,43 @@ pub(crate) fn not_as_it_was(how: &str) -> SchemaError {
 const NO_WAY_NOW: &str = "The rows of a group, or of a key of a join, are not found by an index of each table \
                           that begins with a column of it";
 
-/// What makes the rows of a table.
-fn made_by(
-    def: LazyDef,
-    target: &TableDef,
-    owner: TxnId,
-    sources: Vec<LazySource>,
-    query: LazyQuery,
-) -> Result<Arc<dyn LazyMigration>, SchemaError> {
-    Ok(match query {
-        LazyQuery::Rows(_, query) => Arc::new(LazyRows::new(def, target, owner, sources, query)),
-        LazyQuery::Pairs(_, query) => {
-            let lazy = LazyPairs::new(def, target, owner, sources, query);
-            Arc::new(lazy.ok_or_else(|| not_lazily(NO_WAY_NOW))?)
-        }
-        LazyQuery::Units(query) => {
-            let lazy = LazyUnits::new(def, target, owner, sources, query);
-            Arc::new(lazy.ok_or_else(|| not_lazily(NO_WAY_NOW))?)
-        }
-    })
+impl Catalog {
+    /// What makes the rows of a table.
+    fn made_by(
+        &self,
+        def: LazyDef,
+        target: &TableDef,
+        owner: TxnId,
+        sources: Vec<LazySource>,
+        query: LazyQuery,
+    ) -> Result<Arc<dyn LazyMigration>, SchemaError> {
+        let is_in_cluster = target.space.home() == Home::Cluster;
+        Ok(match query {
+            LazyQuery::Rows(_, query) if is_in_cluster => {
+                let siblings = self.siblings_of(def.source.space);
+                LazyMoved::new(def, target, owner, sources, query, siblings)
+            }
+            LazyQuery::Pairs(..) | LazyQuery::Units(_) if is_in_cluster => {
+                return Err(not_lazily(
+                    "In a cluster rows are moved that are made of one row each",
+                ));
+            }
+            LazyQuery::Rows(_, query) => {
+                Arc::new(LazyRows::new(def, target, owner, sources, query))
+            }
+            LazyQuery::Pairs(_, query) => {
+                let lazy = LazyPairs::new(def, target, owner, sources, query);
+                Arc::new(lazy.ok_or_else(|| not_lazily(NO_WAY_NOW))?)
+            }
+            LazyQuery::Units(query) => {
+                let lazy = LazyUnits::new(def, target, owner, sources, query);
+                Arc::new(lazy.ok_or_else(|| not_lazily(NO_WAY_NOW))?)
+            }
+        })
+    }
+
+    /// The tables whose rows are made of those of a row space.
+    pub(crate) fn siblings_of(&self, source: SpaceId) -> Arc<Siblings> {
+        self.siblings.lock().entry(source).or_default().clone()
+    }
 }

@@ -573,8 +573,7 @@ impl LazyMigration for LazyPairs {
         // Who knows a row of each side knows the pair [K2].
         (0..2).all(|side| {
             let of: Vec<ColumnId> = columns.iter().filter_map(|id| self.plain(*id, side)).collect();
-            let mut unique = sources[side].indexes.iter().filter(|index| index.spec.unique);
-            unique.any(|index| index.spec.key.iter().all(|part| of.contains(&part.column)))
+            sources[side].is_unique_by(&of)
         })
     }
 

@@ -63,8 +63,8 @@ pub struct LazyRows {
 }
 
 /// A table whose rows go with those of the source, or with rows looked up before.
-struct LookedUp {
-    source: LazySource,
+pub(crate) struct LookedUp {
+    pub source: LazySource,
     /// Layout position of the index of its key.
     index: usize,
     parts: Vec<KeyPart>,
@@ -75,7 +75,7 @@ struct LookedUp {
 }
 
 impl LookedUp {
-    fn new(lookup: &Lookup, source: LazySource) -> LookedUp {
+    pub fn new(lookup: &Lookup, source: LazySource) -> LookedUp {
         let layout = source.table.layout();
         let is_key = |index: &&IndexSpec| {
             let columns = index.key.iter().map(|part| part.column);
@@ -105,7 +105,7 @@ impl LookedUp {
     }
 
     /// Appends to rows the columns of those that go with them, and leaves out those without.
-    fn join(&self, table: &dyn Table, at: &Snapshot, read: BlockRows) -> BlockRows {
+    pub fn join(&self, table: &dyn Table, at: &Snapshot, read: BlockRows) -> BlockRows {
         let types = types_of(table, &self.columns);
         let cells = self.parts.iter().zip(&self.places);
         let cells = cells.map(|(part, (place, ty))| (*part, read.batch.column(*place), *ty));
@@ -242,9 +242,7 @@ impl LazyRows {
 
     /// The way from each index of a layout of the target.
     pub(crate) fn routes(&self, layout: &Layout) -> Vec<Option<Route>> {
-        let plain = |id: ColumnId| self.plain(id);
-        let source = self.source.table.layout();
-        layout.indexes.iter().map(|i| Route::of(&i.key, layout, source, plain)).collect()
+        Route::of_each(layout, self.source.table.layout(), |id| self.plain(id))
     }
 
     /// The view of the sources as of the commit; before it, a reader's own.
@@ -514,23 +512,8 @@ impl LazyRows {
         direction: Direction,
         most: usize,
     ) -> (Vec<RowId>, Option<Vec<u8>>) {
-        let (source, at) = (self.readable(&self.source), &*self.view(snapshot));
-        let projection = route.places(source.layout());
-        let (mut rows, mut last, mut end) = (Vec::new(), Vec::new(), None);
-        let mut visit = |rid: RowId, row: &mut Row| {
-            if rows.len() + 1 >= most {
-                let key = route.encode(row);
-                if rows.len() >= most && key != last {
-                    end = Some(std::mem::take(&mut last));
-                    return ControlFlow::Break(());
-                }
-                last = key;
-            }
-            rows.push(rid);
-            ControlFlow::Continue(())
-        };
-        source.seek(at, route.index, &route.range(range), direction, &projection, &mut visit);
-        (rows, end)
+        let source = self.readable(&self.source);
+        route.rows_in(source, &self.view(snapshot), range, direction, most)
     }
 
     /// What a writer's own version of source rows makes of their target rows. Not of those that it has only
@@ -678,8 +661,7 @@ impl LazyMigration for LazyRows {
 
     fn is_unique(&self, columns: &[ColumnId]) -> bool {
         let of: Vec<ColumnId> = columns.iter().filter_map(|id| self.plain(*id)).collect();
-        let unique = self.state.def.source.indexes.iter().filter(|index| index.spec.unique);
-        unique.into_iter().any(|i| i.spec.key.iter().all(|part| of.contains(&part.column)))
+        self.state.def.source.is_unique_by(&of)
     }
 
     fn over(self: Arc<Self>, table: Arc<dyn Table>) -> Arc<dyn Table> {

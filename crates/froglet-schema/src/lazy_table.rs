@@ -38,9 +38,9 @@ use crate::route::Route;
 use crate::rows::{row_at, types_of};
 
 /// Rows of a range that are migrated before the first of them is read.
-const RANGE_ROWS: usize = 16;
+pub(crate) const RANGE_ROWS: usize = 16;
 /// And at most at once, later.
-const RANGE_ROWS_MOST: usize = 1024;
+pub(crate) const RANGE_ROWS_MOST: usize = 1024;
 
 /// See the module.
 pub(crate) struct LazyTable {
@@ -222,7 +222,11 @@ impl LazyTable {
 }
 
 /// A range up to where a part of it ends, inclusive, that begins with `end`; and the rest of it.
-fn divided(range: KeyRange, end: &[u8], direction: Direction) -> (KeyRange, Option<KeyRange>) {
+pub(crate) fn divided(
+    range: KeyRange,
+    end: &[u8],
+    direction: Direction,
+) -> (KeyRange, Option<KeyRange>) {
     match direction {
         Direction::Forward => {
             let Some(next) = key::successor(end) else { return (range, None) };

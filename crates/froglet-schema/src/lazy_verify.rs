@@ -12,7 +12,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int16Type, Int32Type, Int64Type};
 use arrow_array::{Array, BooleanArray, RecordBatch};
 use arrow_schema::DataType;
-use froglet_engine::{ColumnId, ColumnType, Home, KeyPart, SqlState, Value, batch, key};
+use froglet_engine::{ColumnId, ColumnType, Home, KeyPart, NullKeys, SqlState, Value, batch, key};
 use froglet_txn::Transaction;
 
 use crate::apply::Scope;
@@ -35,6 +35,12 @@ impl Catalog {
         verify: LazyVerify,
     ) -> Result<(), SchemaError> {
         let mut checks: Vec<(ObjectId, Arc<dyn Check>)> = Vec::new();
+        let is_in_cluster = |id| scope.table(id).is_ok_and(|t| t.def.space.home() == Home::Cluster);
+        if verify != LazyVerify::Nothing && query.tables().into_iter().any(is_in_cluster) {
+            return Err(not_lazily(
+                "In a cluster no row is looked at before, and it may fail for some",
+            ));
+        }
         match (verify, query) {
             (LazyVerify::Nothing, _) => {}
             (LazyVerify::Query, LazyQuery::Rows(source, query)) => {
@@ -210,6 +216,16 @@ impl Check for Within {
     }
 }
 
+/// Whether NULLs are equal in a unique index of a source over some of these columns.
+fn has_one_null(lazy: &dyn LazyMigration, sources: &[&TableDef], columns: &[ColumnId]) -> bool {
+    let of: Vec<_> = columns.iter().filter_map(|id| lazy.origin(*id)).collect();
+    sources.iter().enumerate().any(|(at, source)| {
+        let specs = source.indexes.iter().map(|index| &index.spec);
+        let mut equal = specs.filter(|spec| spec.unique && spec.nulls == NullKeys::Equal);
+        equal.any(|spec| spec.key.iter().all(|part| of.contains(&(at, part.column))))
+    })
+}
+
 /// Whether what an edit needs of the rows of a table that is made lazily is known of the source [D2].
 pub(crate) fn implied(
     lazy: &dyn LazyMigration,
@@ -250,6 +266,18 @@ pub(crate) fn implied(
                 let one = TableDef { indexes: vec![index.clone()], ..edited.def.clone() };
                 if lazy.state().is_move() && KeysFit::of(&one, one.space.home()).is_some() {
                     return Err(not_lazily("Its keys may be too long for a table on disk"));
+                }
+                let may_be_null = |(n, part): (usize, &KeyPart)| {
+                    !index.spec.nulls.sets_apart(n) && !is_not_null(part.column)
+                };
+                if index.spec.unique
+                    && index.spec.key.iter().enumerate().any(may_be_null)
+                    && !has_one_null(lazy, &sources, &columns)
+                {
+                    return Err(not_lazily(format!(
+                        "Nothing says that the keys of \"{}\" with a NULL differ in what the table is made of",
+                        index.name
+                    )));
                 }
                 if index.spec.unique && !lazy.is_unique(&columns) {
                     return Err(not_lazily(format!(

@@ -631,6 +631,7 @@ impl Migration {
             error: self.failure_text.lock().clone(),
             is_paused: ended == 0 && self.pace.is_paused(),
             rows_per_second: self.pace.limit(),
+            kept_with: None,
         }
     }
 }

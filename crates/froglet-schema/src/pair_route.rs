@@ -210,6 +210,7 @@ mod tests {
         Layout {
             columns: columns.iter().map(column).collect(),
             indexes: indexes.iter().enumerate().map(index).collect(),
+            row_key: None,
         }
     }
 

@@ -34,7 +34,7 @@ impl<T: Serialize + DeserializeOwned> Records<T> {
             engine.create_space(space)?;
         }
         let text = ColumnSpec { id: column, ty: ColumnType::Text, missing: Value::Null };
-        let layout = Layout { columns: vec![text], indexes: Vec::new() };
+        let layout = Layout { columns: vec![text], ..Layout::default() };
         let table = engine.open(space, Arc::new(layout))?;
         Ok(Records { manager, table, of: PhantomData })
     }

@@ -9,9 +9,12 @@
 //! R1: of each row of the target in a range, the row of the source that it is made of is in the range that
 //!     the route gives. It may give others, too.
 
-use std::ops::Bound;
+use std::ops::{Bound, ControlFlow};
 
-use froglet_engine::{ColumnId, ColumnType, KeyPart, KeyRange, Layout, Value, key};
+use froglet_engine::{
+    ColumnId, ColumnType, Direction, IndexSpec, KeyPart, KeyRange, Layout, Row, RowId, Snapshot,
+    Table, Value, key,
+};
 
 /// See the module.
 #[derive(Debug, PartialEq)]
@@ -55,6 +58,16 @@ impl Route {
         (n > 0).then_some(Route { index, parts, is_exact })
     }
 
+    /// The way from each index of the target, if there is one.
+    pub fn of_each(
+        target: &Layout,
+        source: &Layout,
+        plain: impl Fn(ColumnId) -> Option<ColumnId>,
+    ) -> Vec<Option<Route>> {
+        let route = |index: &IndexSpec| Route::of(&index.key, target, source, &plain);
+        target.indexes.iter().map(route).collect()
+    }
+
     /// How many parts are in common.
     pub fn len(&self) -> usize {
         self.parts.len()
@@ -68,6 +81,35 @@ impl Route {
     /// The parts in common of a key, from their values.
     pub fn encode(&self, values: &[Value]) -> Vec<u8> {
         key::encode(values, self.parts.iter().map(|(part, _)| part))
+    }
+
+    /// The rows of the source of which those of the target in a range of a key are made, as a view sees them: about
+    /// `most` of them, from the start of the range. Then also the first parts of the key up to which, inclusive, there are
+    /// no others.
+    pub fn rows_in(
+        &self,
+        source: &dyn Table,
+        at: &Snapshot,
+        range: &KeyRange,
+        direction: Direction,
+        most: usize,
+    ) -> (Vec<RowId>, Option<Vec<u8>>) {
+        let projection = self.places(source.layout());
+        let (mut rows, mut last, mut end) = (Vec::new(), Vec::new(), None);
+        let mut visit = |rid: RowId, row: &mut Row| {
+            if rows.len() + 1 >= most {
+                let key = self.encode(row);
+                if rows.len() >= most && key != last {
+                    end = Some(std::mem::take(&mut last));
+                    return ControlFlow::Break(());
+                }
+                last = key;
+            }
+            rows.push(rid);
+            ControlFlow::Continue(())
+        };
+        source.seek(at, self.index, &self.range(range), direction, &projection, &mut visit);
+        (rows, end)
     }
 
     /// Where the rows of a range are [R1].
@@ -99,7 +141,7 @@ pub(crate) fn leading_range(range: &KeyRange, parts: &[(KeyPart, ColumnType)]) -
 
 #[cfg(test)]
 mod tests {
-    use froglet_engine::{ColumnSpec, IndexId, IndexSpec};
+    use froglet_engine::{ColumnSpec, IndexId};
 
     use super::*;
 
@@ -120,6 +162,7 @@ mod tests {
         Layout {
             columns: columns.iter().map(column).collect(),
             indexes: indexes.iter().enumerate().map(index).collect(),
+            row_key: None,
         }
     }
 

@@ -54,11 +54,10 @@ impl Sequences {
     /// With the notes that recovery found.
     pub fn recover(engine: Arc<dyn Engine>) -> Sequences {
         let mut states = HashMap::new();
-        for (key, value) in engine.notes() {
-            if let (Ok(id), Ok(bytes)) = (ObjectId::try_from(key), <[u8; 9]>::try_from(&value[..]))
-            {
-                let value = i64::from_le_bytes(bytes[..8].try_into().expect("eight of nine bytes"));
-                let called = bytes[8] != 0;
+        // Where a sequence stands that others give values of is asked when one is.
+        let notes = if engine.is_shared() { Vec::new() } else { engine.notes() };
+        for (key, value) in notes {
+            if let (Ok(id), Some((value, called))) = (ObjectId::try_from(key), of_note(&value)) {
                 let state = State {
                     last: called.then_some(value),
                     next: (!called).then_some(value),
@@ -86,10 +85,7 @@ impl Sequences {
     }
 
     fn note(&self, id: ObjectId, value: i64, called: bool) -> Result<Lsn, SchemaError> {
-        let mut bytes = [0; 9];
-        bytes[..8].copy_from_slice(&value.to_le_bytes());
-        bytes[8] = u8::from(called);
-        Ok(self.engine.put_note(u64::from(id), &bytes)?)
+        Ok(self.engine.put_note(u64::from(id), &note_of(value, called))?)
     }
 
     /// nextval, and where the log must be durable before anybody is told of the value [S2].
@@ -101,16 +97,15 @@ impl Sequences {
             (None, None) => def.start,
             (None, Some(last)) => step(def, last)?,
         };
+        if state.logged_ahead == 0 && self.engine.is_shared() {
+            *state = self.take_shared(def)?;
+            let value = state.next.take().expect("the first of those taken");
+            state.logged_ahead -= 1;
+            state.last = Some(value);
+            return Ok((value, Lsn(0)));
+        }
         if state.logged_ahead == 0 {
-            let mut mark = value;
-            let mut ahead = 0;
-            while ahead < AHEAD {
-                match step(def, mark) {
-                    Ok(next) if !def.cycle => mark = next,
-                    _ => break,
-                }
-                ahead += 1;
-            }
+            let (mark, ahead) = marked_ahead(def, value);
             state.noted = self.note(def.id, mark, true)?;
             state.logged_ahead = ahead + 1;
         }
@@ -118,6 +113,32 @@ impl Sequences {
         state.last = Some(value);
         state.next = None;
         Ok((value, state.noted))
+    }
+
+    /// Values that no other server gives, from where the sequence stands in the store.
+    fn take_shared(&self, def: &SequenceDef) -> Result<State, SchemaError> {
+        let mut taken = Ok((def.start, 0));
+        self.engine.change_note(u64::from(def.id), &mut |noted| {
+            let before = noted.map(<[u8]>::to_vec).unwrap_or_default();
+            let first = match of_note(&before) {
+                None => Ok(def.start),
+                Some((value, false)) => Ok(value),
+                Some((value, true)) => step(def, value),
+            };
+            match first {
+                Ok(first) => {
+                    let (mark, ahead) = marked_ahead(def, first);
+                    taken = Ok((first, ahead));
+                    note_of(mark, true).to_vec()
+                }
+                Err(error) => {
+                    taken = Err(error);
+                    before
+                }
+            }
+        })?;
+        let (first, ahead) = taken?;
+        Ok(State { last: None, logged_ahead: ahead + 1, next: Some(first), noted: Lsn(0) })
     }
 
     /// setval; where it is durable.
@@ -153,6 +174,31 @@ impl Sequences {
         };
         SequenceState { value, is_called, noted: state.noted }
     }
+}
+
+/// How far values are given before the next note, from one on, and how many more those are.
+fn marked_ahead(def: &SequenceDef, first: i64) -> (i64, i64) {
+    let (mut mark, mut ahead) = (first, 0);
+    while ahead < AHEAD {
+        match step(def, mark) {
+            Ok(next) if !def.cycle => mark = next,
+            _ => break,
+        }
+        ahead += 1;
+    }
+    (mark, ahead)
+}
+
+fn note_of(value: i64, called: bool) -> [u8; 9] {
+    let mut bytes = [0; 9];
+    bytes[..8].copy_from_slice(&value.to_le_bytes());
+    bytes[8] = u8::from(called);
+    bytes
+}
+
+fn of_note(note: &[u8]) -> Option<(i64, bool)> {
+    let (called, value) = note.split_last().filter(|_| note.len() == 9)?;
+    Some((i64::from_le_bytes(value.try_into().expect("eight of nine bytes")), *called != 0))
 }
 
 fn step(def: &SequenceDef, last: i64) -> Result<i64, SchemaError> {

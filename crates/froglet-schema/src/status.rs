@@ -21,6 +21,10 @@ pub struct MigrationOptions {
     pub granule_rows: u32,
     /// How it finds out that somebody else is at them.
     pub detection: Detection,
+    /// In a cluster: whoever wants rows that are left moves them in his own transaction (SLSM, section 4.2).
+    pub is_fused: bool,
+    /// In a cluster: rows that are made lazily are to be with those that they are made of.
+    pub colocates: bool,
     /// How long after its commit a lazy migration begins with what nobody has touched.
     pub background_delay: Duration,
     /// It begins with that at once, and does not rest while statements are run.
@@ -40,6 +44,8 @@ impl Default for MigrationOptions {
             reject_writers: false,
             granule_rows: 1,
             detection: Detection::Tracker,
+            is_fused: true,
+            colocates: true,
             background_delay: Duration::ZERO,
             is_hybrid: false,
             revert_retention: Duration::ZERO,
@@ -163,6 +169,9 @@ pub struct MigrationStatus {
     pub is_paused: bool,
     /// The most rows that it may scan a second.
     pub rows_per_second: Option<u64>,
+    /// The table with whose rows its own are kept, if with any.
+    #[serde(default)]
+    pub kept_with: Option<String>,
 }
 
 impl MigrationStatus {

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use froglet_engine::{
     ColumnId, ColumnSpec, ColumnType, CrashPoint, Direction, Engine, EngineError, IndexId,
     IndexSpec, KeyPart, KeyRange, Layout, Loaded, Row, RowId, RowWrite, Snapshot, SpaceId,
-    SqlState, Table, TxnId, Value, WriteStop, key,
+    SqlState, Table, Ts, TxnId, Value, WriteStop, key,
 };
 use froglet_txn::{Isolation, Limits, Strength, Transaction, TxnError, TxnManager};
 
@@ -35,6 +35,8 @@ const BY_NAME: IndexId = IndexId(1);
 pub struct Store {
     table: Arc<dyn Table>,
     by_id: KeyPart,
+    /// Other servers change the catalog, too.
+    is_shared: bool,
 }
 
 /// A row of the catalog that a transaction holds locked.
@@ -68,6 +70,7 @@ fn layout() -> Layout {
                 nulls: Default::default(),
             },
         ],
+        row_key: None,
     }
 }
 
@@ -84,7 +87,12 @@ impl Store {
         if recovered && let Some((_, error)) = rebuild_indexes(&[Arc::clone(&table)]).pop() {
             return Err(error);
         }
-        Ok(Store { table, by_id })
+        Ok(Store { table, by_id, is_shared: engine.is_shared() })
+    }
+
+    /// As of when a statement knows the objects.
+    fn known_as_of(&self, txn: &mut Transaction) -> Ts {
+        if self.is_shared { txn.catalog_as_of } else { txn.snapshot().ts }
     }
 
     /// Every object that a snapshot sees; what cannot be read among them.
@@ -181,7 +189,7 @@ impl Store {
         limits: &Limits,
     ) -> Result<(), SchemaError> {
         let rid = self.hold_row(txn, id, &[0, 1, 2], limits).await?;
-        match self.table.changed_since(rid, txn.snapshot().ts) {
+        match self.table.changed_since(rid, self.known_as_of(txn)) {
             true => Err(outrun(txn)),
             false => Ok(()),
         }
@@ -237,7 +245,7 @@ impl Store {
         write: RowWrite<'_>,
         def: Option<&ObjectDef>,
     ) -> Result<(), SchemaError> {
-        let base = txn.snapshot().ts;
+        let base = self.known_as_of(txn);
         loop {
             match self.table.write(txn.part(), base, std::slice::from_ref(&write)) {
                 Ok(()) => return Ok(()),

@@ -80,6 +80,10 @@ pub(crate) async fn checkpoint(engine: &Arc<dyn Engine>) -> Result<(), EngineErr
 
 /// An error if what has been written so far cannot become durable.
 async fn log_alive(engine: &Arc<dyn Engine>) -> Result<(), EngineError> {
+    if engine.is_shared() {
+        // It has no log: what cannot be committed is told to whoever commits it.
+        return Ok(());
+    }
     let (tx, rx) = tokio::sync::oneshot::channel();
     let done = move |outcome| {
         // The server may have ended meanwhile.

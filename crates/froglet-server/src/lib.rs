@@ -19,6 +19,7 @@ pub mod config;
 mod connection;
 mod error;
 mod flight;
+mod gateway;
 mod loops;
 mod open;
 mod run;

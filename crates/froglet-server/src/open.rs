@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 
 use crate::config::Config;
 use crate::error::ServerError;
+use crate::gateway;
 
 /// What is open while the server runs.
 pub(crate) struct Opened {
@@ -34,6 +35,9 @@ pub(crate) fn check(config: &Config) -> Result<(), ServerError> {
         froglet_sql::check_setting(&setting.name, &setting.value).map_err(|error| {
             ServerError::Setting { place: setting.place.clone(), error: Box::new(error) }
         })?;
+    }
+    if config.store.is_some() {
+        return copy_directory(config).map(drop);
     }
     let (cache_bytes, limit_bytes) = (config.disk_cache_bytes, config.memory_limit_bytes);
     if let Some(cache_bytes) = cache_bytes.filter(|bytes| *bytes > limit_bytes / 2) {
@@ -58,6 +62,9 @@ fn copy_directory(config: &Config) -> Result<Option<Arc<CopyDirectory>>, ServerE
     let Some(path) = &config.copy_directory else { return Ok(None) };
     let failed = |why: String| ServerError::CopyDirectory { path: path.clone(), why };
     let directory = CopyDirectory::open(path).map_err(|e| failed(e.to_string()))?;
+    if config.store.is_some() {
+        return Ok(Some(Arc::new(directory)));
+    }
     let data = config.data_dir.canonicalize().map_err(|e| failed(e.to_string()))?;
     if directory.path().starts_with(&data) || data.starts_with(directory.path()) {
         let data = data.display();
@@ -116,8 +123,21 @@ fn open_engines(
     Ok((engine, times))
 }
 
-/// Recovers what is in the data directory and opens the catalog.
+/// What sessions begin with.
+fn defaults(config: &Config) -> Result<Defaults, ServerError> {
+    let settings = config.settings.iter();
+    Ok(Defaults {
+        settings: settings.map(|s| (s.name.clone(), s.value.clone())).collect(),
+        copy_directory: copy_directory(config)?,
+        superuser_password: config.superuser_password.as_ref().map(|secret| secret.0.clone()),
+    })
+}
+
+/// Recovers what is in the data directory and opens the catalog; or joins a cluster that has both.
 pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
+    if let Some(store) = &config.store {
+        return gateway::open(config, store, defaults(config)?).await;
+    }
     tracing::info!(data = %config.data_dir.display(), "recovering");
     let log_failed = Arc::<Notify>::default();
     let options = MemoryOptions {
@@ -138,13 +158,7 @@ pub(crate) async fn open(config: &Config) -> Result<Opened, ServerError> {
     let opening = tokio::task::spawn_blocking(move || open_engines(options, disk));
     let (engine, times) = opening.await.map_err(ServerError::task)??;
     let begun = Instant::now();
-    let settings = config.settings.iter();
-    let defaults = Defaults {
-        settings: settings.map(|s| (s.name.clone(), s.value.clone())).collect(),
-        copy_directory: copy_directory(config)?,
-        superuser_password: config.superuser_password.as_ref().map(|secret| secret.0.clone()),
-    };
-    let db = Database::open(engine.clone(), defaults).await?;
+    let db = Database::open(engine.clone(), defaults(config)?).await?;
     let (used_bytes, limit_bytes) = engine.memory();
     tracing::info!(
         checksums_s = times.checksums.as_secs_f64(),

@@ -379,7 +379,7 @@ impl Access {
                             next.push(bytes);
                         }
                     }
-                    Fit::Unusable => return Ok(in_order(prefixes)),
+                    Fit::Unusable => return Ok(in_order(prefixes, false)),
                 }
             }
             next.sort_unstable();
@@ -387,7 +387,7 @@ impl Access {
             prefixes = next;
         }
         if self.low.is_none() && self.high.is_none() {
-            return Ok(in_order(prefixes));
+            return Ok(in_order(prefixes, self.equal.len() == spec.key.len()));
         }
         let part = &spec.key[self.equal.len()];
         let (low, high) =
@@ -425,9 +425,12 @@ impl Access {
     }
 }
 
-fn in_order(prefixes: Vec<Vec<u8>>) -> Vec<KeyRange> {
-    prefixes
-        .into_iter()
-        .map(|prefix| if prefix.is_empty() { KeyRange::all() } else { KeyRange::prefix(prefix) })
-        .collect()
+/// The ranges of what keys begin with, or of whole keys.
+fn in_order(keys: Vec<Vec<u8>>, are_whole: bool) -> Vec<KeyRange> {
+    let range = |key: Vec<u8>| match (key.is_empty(), are_whole) {
+        (true, _) => KeyRange::all(),
+        (false, true) => KeyRange::exactly(&key),
+        (false, false) => KeyRange::prefix(key),
+    };
+    keys.into_iter().map(range).collect()
 }

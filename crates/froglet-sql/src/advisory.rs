@@ -28,7 +28,7 @@ use crate::error::SqlError;
 use crate::functions::SessionState;
 use crate::parse::ParsedStatement;
 use crate::query_rows::{BatchStream, next};
-use crate::session::Session;
+use crate::session::{Session, in_cluster};
 
 /// What ends a statement that is to wait and begin again. No client sees it.
 const WAIT: SqlState = SqlState::new("FRGLW");
@@ -83,6 +83,7 @@ impl SessionState {
         lasts: Lasts,
         wait: bool,
     ) -> Result<bool, SqlError> {
+        in_cluster::refuse(self.manager(), "an advisory lock")?;
         let owner = self.owner(lasts);
         let locks = self.manager().advisory();
         loop {

@@ -200,8 +200,7 @@ impl Writer<'_> {
 
     /// Boxed, as all that is rare and long: futures of statements are moved, so they stay short.
     pub(crate) async fn wait_for(&mut self, holder: froglet_engine::TxnId) -> Result<(), TxnError> {
-        let (manager, id) = (self.txn.manager().clone(), self.txn.id());
-        Box::pin(manager.waits().wait(id, holder, self.limits)).await
+        Box::pin(self.txn.wait_for(holder, self.limits)).await
     }
 
     /// A read view at the present that sees this transaction's writes (REPEATABLE READ: the

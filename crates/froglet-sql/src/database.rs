@@ -12,8 +12,8 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use datafusion::execution::runtime_env::RuntimeEnv;
@@ -233,10 +233,7 @@ impl Database {
 
     /// Goes on with lazy migrations that a restart has interrupted.
     fn resume_lazies(self: &Arc<Self>) -> Result<(), SqlError> {
-        let session = self.session_with(self.defaults.clone())?;
-        let snapshot = self.manager().engine().snapshot();
-        let today = self.catalog.latest();
-        let compiler = Compiler { session: session.functions(), snapshot, today };
+        let compiler: Arc<dyn Recompile> = Arc::new(Compiler(Arc::downgrade(self)));
         Ok(self.catalog.resume_lazies(&compiler)?)
     }
 
@@ -470,21 +467,29 @@ impl Database {
 }
 
 /// Compiles again what recovery has found.
-struct Compiler {
-    session: Arc<SessionState>,
-    snapshot: Arc<Snapshot>,
-    today: Arc<CatalogVersion>,
+struct Compiler(Weak<Database>);
+
+impl Compiler {
+    /// What it compiles with: functions, a view, and the types of today.
+    #[allow(clippy::type_complexity)]
+    fn with(&self) -> Result<(Arc<SessionState>, Arc<Snapshot>, Arc<CatalogVersion>), SchemaError> {
+        let gone = || SchemaError::refused(SqlState::ADMIN_SHUTDOWN, "the server is shutting down");
+        let db = self.0.upgrade().ok_or_else(gone)?;
+        let session = db.session_with(db.defaults.clone()).map_err(refusal)?;
+        Ok((session.functions(), db.manager().engine().snapshot(), db.catalog.latest()))
+    }
 }
 
 impl Recompile for Compiler {
     fn query(&self, recipe: &str, catalog: CatalogVersion) -> Result<LazyQuery, SchemaError> {
-        let session = self.session.clone();
+        let (session, snapshot, today) = self.with()?;
         let query = crate::lazy_query::recompile;
-        query(recipe, session, catalog, &self.today, &self.snapshot).map_err(refusal)
+        query(recipe, session, catalog, &today, &snapshot).map_err(refusal)
     }
 
     fn column(&self, recipe: &str, table: &TableDef) -> Result<Arc<dyn Transform>, SchemaError> {
+        let (session, _, today) = self.with()?;
         let column = crate::lazy_column::recompile;
-        column(recipe, self.session.clone(), table, &self.today).map_err(refusal)
+        column(recipe, session, table, &today).map_err(refusal)
     }
 }

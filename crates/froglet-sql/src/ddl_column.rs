@@ -191,6 +191,7 @@ pub(crate) fn draft(schema: &str, name: &str, columns: &[NewColumn]) -> TableDef
         engine: String::new(),
         space: froglet_engine::SpaceId(0),
         columns: Vec::new(),
+        row_key: None,
         indexes: Vec::new(),
         constraints: Vec::new(),
         referenced_by: Vec::new(),

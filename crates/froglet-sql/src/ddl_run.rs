@@ -80,6 +80,7 @@ pub(crate) async fn run(
         }
         restarts += 1;
         session.restart(mark, restarts, &limits).await?;
+        session.db.catalog().catch_up()?;
     }
 }
 
@@ -156,6 +157,8 @@ fn options(hot: &Hot, statement: String) -> MigrationOptions {
         reject_writers: hot.reject_writers,
         granule_rows: hot.granule_rows,
         detection: hot.detection,
+        is_fused: hot.slsm_fuse,
+        colocates: hot.slsm_colocate,
         background_delay: hot.migration_delay,
         is_hybrid: false,
         revert_retention: hot.revert_retention,

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Query;
-use froglet_engine::SqlState;
+use froglet_engine::{Home, SqlState};
 use froglet_schema::lazy::NO_WAY;
 use froglet_schema::{
     Applied, Change, LazyQuery, LazyVerify, MadeOf, NewColumn, NewTable, ObjectId, SqlType,
@@ -87,7 +87,8 @@ impl Ddl<'_> {
                     let notice = format!("table \"{name}\" is made before the commit: {why}");
                     self.notice(SqlState::SUCCESSFUL_COMPLETION, notice);
                 }
-                if is_run_again && self.stands_alone {
+                // What a cluster has is read and written by statements alone.
+                if (is_run_again && self.stands_alone) || table.home == Home::Cluster {
                     let (id, rows) = Box::pin(self.create_as_of_now(table, given)).await?;
                     self.catalog.note_made_of(self.txn, id, made_of);
                     self.on_commit.extend(AtCommit::of(id, create.on_commit));

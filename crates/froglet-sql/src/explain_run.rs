@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::Statement;
-use froglet_engine::Value;
+use froglet_engine::{Asked, Snapshot, Value};
 use froglet_schema::SqlType;
 use froglet_txn::aside;
 
@@ -61,13 +61,17 @@ pub(crate) async fn run(
     let lines = match &plan {
         Plan::Query(query) => {
             let snapshot = session.txn.as_mut().expect("just begun").snapshot();
-            query.explain(&session.state, snapshot, &params, options, &limits).await?
+            let asked = analyze.then(|| Asking::of(&snapshot));
+            let mut lines =
+                query.explain(&session.state, snapshot, &params, options, &limits).await?;
+            lines.extend(asked.and_then(|asked| asked.line()));
+            lines
         }
         Plan::Select(select) if analyze => {
             let types: Arc<[SqlType]> = given.into();
             let context = EvalContext::with_params(session.state.clone(), params, &types);
             let snapshot = session.txn.as_mut().expect("just begun").snapshot();
-            let begun = std::time::Instant::now();
+            let (begun, asked) = (std::time::Instant::now(), Asking::of(&snapshot));
             let ran = aside(|| select.run(&snapshot, &context, &limits, usize::MAX))?;
             let rows = match ran {
                 crate::select::Found::Rows(rows) => rows.len(),
@@ -75,6 +79,7 @@ pub(crate) async fn run(
             };
             let mut lines = select.describe();
             lines[0].push_str(&format!("  (actual rows={rows})"));
+            lines.extend(asked.line());
             if options.says_times() {
                 lines.push(explain::execution(begun.elapsed()));
             }
@@ -99,6 +104,29 @@ pub(crate) async fn run(
     let lines = if options.json { vec![explain::as_json(&lines, tree)] } else { lines };
     let rows = lines.into_iter().map(|line| vec![Value::text(line)]).collect();
     Ok(Outcome::Rows(RowStream::ready(fields, rows, TagKind::Word("EXPLAIN"))))
+}
+
+/// What a distributed store is asked for a statement.
+struct Asking {
+    asked: Arc<Asked>,
+    /// Before it, under the same view.
+    before: (u64, u64, usize),
+}
+
+impl Asking {
+    fn of(snapshot: &Snapshot) -> Asking {
+        let asked = Arc::clone(snapshot.count_asked());
+        Asking { before: asked.figures(), asked }
+    }
+
+    /// None where it has no part in it.
+    fn line(&self) -> Option<String> {
+        let (requests, round_trips, regions) = self.asked.figures();
+        let (requests, round_trips) = (requests - self.before.0, round_trips - self.before.1);
+        (requests > 0).then(|| {
+            format!("Store: requests={requests} round trips={round_trips} regions={regions}")
+        })
+    }
 }
 
 /// What is planned.

@@ -52,6 +52,7 @@ fn table() -> TableDef {
             plain_column(13, "u", ColumnType::Uuid),
             plain_column(14, "by", ColumnType::Bytes),
         ],
+        row_key: None,
         indexes: Vec::new(),
         constraints: Vec::new(),
         referenced_by: Vec::new(),

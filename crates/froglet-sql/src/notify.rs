@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 
 use crate::database::SessionShared;
 use crate::error::SqlError;
-use crate::session::{Block, Session};
+use crate::session::{Block, Session, in_cluster};
 
 /// A payload is shorter, as in PostgreSQL.
 const MOST_PAYLOAD_BYTES: usize = 8000;
@@ -291,6 +291,9 @@ impl Session {
             return Ok(None);
         }
         let (notes, wishes) = self.state.said().take();
+        if !notes.is_empty() {
+            in_cluster::refuse(self.db.manager(), "NOTIFY")?;
+        }
         let place = if notes.is_empty() { None } else { Some(self.db.channels.reserve()?) };
         let (session, db) = (self.shared.clone(), self.db.clone());
         Ok(Some(Speech { session, db, place, notes, wishes }))
@@ -300,6 +303,9 @@ impl Session {
     pub(crate) fn wish(&mut self, wish: Wish) -> Result<(), SqlError> {
         if !self.can_listen && matches!(wish, Wish::Listen(_)) {
             return Err(SqlError::unsupported("LISTEN on a connection that cannot be notified"));
+        }
+        if matches!(wish, Wish::Listen(_)) {
+            in_cluster::refuse(self.db.manager(), "LISTEN")?;
         }
         self.transaction()?;
         self.state.said().wish(wish);

@@ -1,6 +1,6 @@
 //! INSERT … ON CONFLICT.
 //!
-//! Rows are inserted one by one. A row that meets its key in another row does nothing, or updates
+//! Rows are inserted together, as long as none is in the way. A row that meets its key in another row does nothing, or updates
 //! that row; the other row may be gone again when it is looked at, and then the insert is tried
 //! again.
 
@@ -33,6 +33,9 @@ use crate::table::{ColumnSource, Compiled};
 use crate::target::is_default;
 use crate::violation;
 use crate::walk;
+
+/// Rows that are inserted at once, at most.
+const MOST_TOGETHER: usize = 1024;
 
 /// What a conflict does.
 pub(crate) struct OnConflict {
@@ -162,11 +165,23 @@ impl OnConflict {
         rows: Vec<Row>,
     ) -> Result<Vec<Row>, Stop> {
         writer.note(&inserter.table);
+        let table = &inserter.table;
         let mut written = Vec::new();
         let mut touched: Vec<RowId> = Vec::new();
-        for row in rows {
-            if let Some(now) = self.insert_one(inserter, writer, row, &mut touched).await? {
-                written.push(now);
+        let (mut left, mut together) = (rows.into_iter(), MOST_TOGETHER);
+        while !left.as_slice().is_empty() {
+            let some = &left.as_slice()[..together.min(left.len())];
+            let mut rids = Vec::new();
+            let is_stopped = table.table.insert(writer.txn.part(), some, &mut rids).is_err();
+            table.accesses().add(Counted::Inserted, rids.len());
+            writer.note_keys(table, &rids, None);
+            written.extend(left.by_ref().take(rids.len()));
+            touched.append(&mut rids);
+            together = (together * 2).min(MOST_TOGETHER);
+            if is_stopped && let Some(row) = left.next() {
+                // Where one is in the way, others may be.
+                together = 1;
+                written.extend(self.insert_one(inserter, writer, row, &mut touched).await?);
             }
         }
         inserter.hold_parents(writer, &written).await?;

@@ -21,6 +21,8 @@ pub(crate) type Gather<'a, T> =
 
 /// Keys of two integers are not longer.
 const SHORT_KEY_BYTES: usize = 18;
+/// Keys that are looked up at once.
+const KEYS_TOGETHER: usize = 256;
 /// Rows visited between two looks at the limits.
 const CHECK_ROWS: usize = 1024;
 /// Rows that a short statement visits at most.
@@ -113,6 +115,39 @@ impl Scan<'_> {
         outcome
     }
 
+    /// Looks up keys, each of one row at most, many at once: whoever asks a store waits for it once.
+    fn seek_together(
+        &self,
+        access: &Access,
+        snapshot: &Snapshot,
+        keys: &[KeyRange],
+        each: &mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>,
+    ) {
+        let table = &self.table.table;
+        for some in keys.chunks(KEYS_TOGETHER) {
+            let mut found = Vec::with_capacity(some.len());
+            for key in some {
+                self.table.note_range(snapshot, access.index, || key.clone());
+            }
+            table.seek_all(
+                snapshot,
+                access.index,
+                some,
+                self.projection,
+                &mut |number, rid, row| {
+                    found.push((number, rid, std::mem::take(row)));
+                },
+            );
+            self.table.accesses().add_lookup(found.len());
+            found.sort_unstable_by_key(|(number, ..)| *number);
+            for (_, rid, mut row) in found {
+                if each(rid, &mut row).is_break() {
+                    return;
+                }
+            }
+        }
+    }
+
     fn seek(
         &self,
         access: &Access,
@@ -143,6 +178,13 @@ impl Scan<'_> {
         let mut ranges = access.ranges(self.table, context)?;
         if self.direction == Direction::Backward {
             ranges.reverse();
+        }
+        let table = &self.table.table;
+        let is_far = ranges.len() > 1 && table.has_parts();
+        let is_unique = table.layout().indexes[access.index].unique;
+        if is_far && is_unique && ranges.iter().all(|range| range.one().is_some()) {
+            self.seek_together(access, snapshot, &ranges, each);
+            return Ok(());
         }
         let mut flow = ControlFlow::Continue(());
         for range in &ranges {

@@ -16,6 +16,7 @@
 
 pub(crate) mod do_block;
 pub mod held_back;
+pub(crate) mod in_cluster;
 pub(crate) mod maintenance;
 pub(crate) mod postgres_settings;
 pub(crate) mod setting_units;

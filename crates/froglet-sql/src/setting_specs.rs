@@ -162,7 +162,7 @@ pub(crate) const OWN: &[Spec] = &[
     )),
     spec(
         "default_table_access_method",
-        Kind::Enum(&["memory", "heap", "disk"]),
+        Kind::Enum(&["memory", "heap", "disk", "cluster"]),
         "heap",
         "The engine of new tables.",
     ),
@@ -290,6 +290,18 @@ pub(crate) const OWN: &[Spec] = &[
         Kind::TimeMs,
         "1h",
         "How long a dropped column's values are kept, for who reverts the schema change.",
+    ),
+    spec(
+        "froglet.slsm_colocate",
+        Kind::Bool,
+        "on",
+        "Whether rows of a cluster that are made lazily are kept with those that they are made of, where their keys begin alike.",
+    ),
+    spec(
+        "froglet.slsm_fuse",
+        Kind::Bool,
+        "on",
+        "Whether rows of a cluster that are still to be moved are moved in the transaction that wants them, or in one before it.",
     ),
     spec(
         "froglet.plan_cache",

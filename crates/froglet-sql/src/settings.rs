@@ -66,6 +66,10 @@ pub struct Hot {
     pub granule_rows: u32,
     /// `froglet.migration_detection`
     pub detection: Detection,
+    /// `froglet.slsm_colocate`
+    pub slsm_colocate: bool,
+    /// `froglet.slsm_fuse`
+    pub slsm_fuse: bool,
     /// `froglet.migration_rows_per_second`
     pub scan_rows_per_second: u64,
     /// `froglet.migration_scan_threads`
@@ -398,6 +402,8 @@ impl Hot {
                 "on_conflict" => Detection::OnConflict,
                 _ => Detection::Tracker,
             },
+            slsm_colocate: on("froglet.slsm_colocate"),
+            slsm_fuse: on("froglet.slsm_fuse"),
             scan_threads: get("froglet.migration_scan_threads").parse().unwrap_or(1),
             scan_rows_per_second: get("froglet.migration_rows_per_second").parse().unwrap_or(0),
             as_of: Some(get("froglet.as_of")).filter(|text| !text.is_empty()).map(Arc::from),

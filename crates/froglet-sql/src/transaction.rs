@@ -4,14 +4,14 @@ use std::pin::pin;
 use std::sync::atomic::Ordering;
 
 use froglet_engine::{CrashPoint, SqlState};
-use froglet_txn::{Committed, Transaction, aside_async};
+use froglet_txn::{Committed, Isolation, Transaction, aside_async};
 
 use crate::as_of::AsOf;
 use crate::command::{IsolationName, TransactionModes};
 use crate::context::SessionFunctions;
 use crate::error::SqlError;
 use crate::notify::SaidMark;
-use crate::session::{Block, NamedSavepoint, Session};
+use crate::session::{Block, NamedSavepoint, Session, in_cluster};
 use crate::settings::SettingsMark;
 
 impl Session {
@@ -21,7 +21,11 @@ impl Session {
             if self.block == Block::Idle {
                 self.enter(Block::Implicit, TransactionModes::default())?;
             }
-            let mut txn = self.db.manager().begin(self.isolation_name().level());
+            let isolation = self.isolation_name().level();
+            if isolation == Isolation::Serializable {
+                in_cluster::refuse(self.db.manager(), "the isolation level SERIALIZABLE")?;
+            }
+            let mut txn = self.db.manager().begin(isolation);
             if let Some(as_of) = &self.settings.hot().as_of {
                 if let Some(as_of) = AsOf::parse(as_of, self.state.zone())? {
                     as_of.begin(&self.db, &mut txn)?;
@@ -40,6 +44,9 @@ impl Session {
     }
 
     fn enter(&mut self, block: Block, modes: TransactionModes) -> Result<(), SqlError> {
+        if modes.isolation.is_some_and(|name| name.level() == Isolation::Serializable) {
+            in_cluster::refuse(self.db.manager(), "the isolation level SERIALIZABLE")?;
+        }
         self.block = block;
         self.modes = modes;
         self.set_read_only(modes.read_only.unwrap_or(self.settings.hot().read_only));
@@ -77,6 +84,9 @@ impl Session {
             return Ok(());
         }
         if let Some(name) = modes.isolation {
+            if name.level() == Isolation::Serializable {
+                in_cluster::refuse(self.db.manager(), "the isolation level SERIALIZABLE")?;
+            }
             if let Some(txn) = &mut self.txn
                 && !txn.set_isolation(name.level())
             {

@@ -14,6 +14,8 @@
 //! transactions and read views are open in it at once. Threads that race are the business of the
 //! engines' own tests and of their schedules.
 //!
+//! [`ranges`] is of another kind: it stands in for the distributed store that `froglet_cluster` keeps tables in.
+//!
 //! The crate knows the contract (`froglet_engine::engine`) and no engine: who tests an engine
 //! implements [`Host`] and calls [`run_histories`].
 //!
@@ -28,6 +30,7 @@ mod check;
 mod history;
 mod model;
 pub mod mutate;
+pub mod ranges;
 mod recover;
 mod replay;
 mod tables;

@@ -49,7 +49,7 @@ fn table(
     added: Vec<ColumnSpec>,
     indexes: Vec<IndexSpec>,
 ) -> TableSpec {
-    let narrow = Layout { columns, indexes };
+    let narrow = Layout { columns, indexes, row_key: None };
     let mut wide = narrow.clone();
     wide.columns.extend(added);
     assert!(wide.columns.len() <= COLUMNS_MAX, "an operation has a code for each column");

@@ -53,6 +53,12 @@ impl TxnError {
     /// As it is for whoever waits for a commit of his own.
     pub(crate) fn of_commit(self) -> TxnError {
         match self {
+            // The engine knows that it is not committed.
+            TxnError::Engine(EngineError::Refused { state, message })
+                if state == SqlState::SERIALIZATION_FAILURE =>
+            {
+                TxnError::Refused { state, message, detail: None, hint: None }
+            }
             TxnError::Engine(e) => TxnError::InDoubt(e),
             other => other,
         }

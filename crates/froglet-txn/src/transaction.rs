@@ -3,7 +3,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use froglet_engine::{EngineTxn, Lsn, RowId, Savepoint, Snapshot, SpaceId, Table, Ts, TxnId};
+use froglet_engine::{
+    EngineError, EngineTxn, Lsn, RowId, Savepoint, Snapshot, SpaceId, Table, Ts, TxnId,
+};
 use smallvec::SmallVec;
 
 use crate::aside::aside;
@@ -19,6 +21,25 @@ const LONG_WRITES: u32 = 2_000;
 /// Does something with so many row writes, aside if they are many.
 fn over_writes<T>(writes: u32, work: impl FnOnce() -> T) -> T {
     if writes > LONG_WRITES { aside(work) } else { work() }
+}
+
+/// Waits for what another server may hold.
+async fn wait_elsewhere(
+    wait: impl Future<Output = Result<(), EngineError>>,
+    limits: &Limits,
+) -> Result<(), TxnError> {
+    limits.check()?;
+    let timeout = async {
+        match limits.lock_timeout {
+            Some(t) => tokio::time::sleep(t).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        waited = wait => Ok(waited?),
+        e = limits.exceeded() => Err(e),
+        () = timeout => Err(TxnError::LockTimeout),
+    }
 }
 
 /// Isolation levels. READ UNCOMMITTED is READ COMMITTED, as in PostgreSQL.
@@ -97,6 +118,8 @@ pub struct Transaction {
     /// The read view that the statement under way began with, if it has moved on since: what a
     /// carry-over from its schema needs is kept for it. Also after a rollback that took one back.
     pub behind: Option<Arc<Snapshot>>,
+    /// As of when the statement under way knows the catalog, which may be before its view.
+    pub catalog_as_of: Ts,
     /// What the crate above asks of it at its commit, of rows that have followed to a newer schema before.
     pub asked_at_end: Vec<Arc<dyn Any + Send + Sync>>,
     /// What the crate above keeps with the transaction: its uncommitted schema changes.
@@ -119,6 +142,7 @@ impl Transaction {
             certified: None,
             carried_over: Vec::new(),
             behind: None,
+            catalog_as_of: Ts::LATEST,
             asked_at_end: Vec::new(),
             extension: None,
         }
@@ -376,6 +400,9 @@ impl Transaction {
 
     /// Waits for another transaction's end (or for it to release something).
     pub async fn wait_for(&mut self, holder: TxnId, limits: &Limits) -> Result<(), TxnError> {
+        if let Some(wait) = self.manager.engine().wait_elsewhere(holder) {
+            return wait_elsewhere(wait, limits).await;
+        }
         self.manager.waits().wait(self.id, holder, limits).await
     }
 

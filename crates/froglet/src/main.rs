@@ -99,6 +99,9 @@ struct Serve {
     /// Keep everything in this directory, made if it is not there [default: ./froglet-data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Keep nothing here: be one of the servers over a store that speaks TiKV's protocol, by its placement drivers
+    #[arg(long, value_name = "tikv://HOST:PORT[,…][/NAME]")]
+    store: Option<String>,
     /// Listen on this address, beyond loopback only with rules of authentication [default: 127.0.0.1:5432]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
@@ -161,6 +164,7 @@ impl Serve {
         let copy_directory = self.copy_directory.map(|path| path.display().to_string());
         let options = [
             ("data", data),
+            ("store", self.store),
             ("listen", self.listen),
             ("flight_listen", self.flight_listen),
             ("tls_cert", self.tls_cert),

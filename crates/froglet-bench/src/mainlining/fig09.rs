@@ -85,7 +85,9 @@ impl One {
         let columns = (1..).zip(types).map(column).collect();
         let store = Store::open(Durability::Off, &bench.args.dir)?;
         store.engine.create_space(SPACE)?;
-        let table = store.engine.open(SPACE, Arc::new(Layout { columns, indexes: vec![] }))?;
+        let table = store
+            .engine
+            .open(SPACE, Arc::new(Layout { columns, indexes: vec![], row_key: None }))?;
         Ok(One { store, table, is_wide, attributes, rids: Vec::new(), next_txn: 1 })
     }
 

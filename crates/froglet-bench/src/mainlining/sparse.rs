@@ -92,8 +92,11 @@ impl Sparse {
         let store = Store::open_with(Durability::Off, dir, nothing)?;
         store.engine.create_space(SPACE)?;
         let column = |(id, ty)| ColumnSpec { id: ColumnId(id), ty, missing: Value::Null };
-        let layout =
-            Layout { columns: (1..).zip(columns.types()).map(column).collect(), indexes: vec![] };
+        let layout = Layout {
+            columns: (1..).zip(columns.types()).map(column).collect(),
+            indexes: vec![],
+            row_key: None,
+        };
         let table = store.engine.open(SPACE, Arc::new(layout))?;
         let mut sparse = Sparse { store, table, next_txn: 1, blocks };
         let mut random = StdRng::seed_from_u64(u64::from(empty_percent));

@@ -64,6 +64,7 @@ impl Placement {
         match self.home(table) {
             Home::Memory => " USING memory",
             Home::Disk => " USING disk",
+            Home::Cluster => unreachable!("these tables are in memory or on disk"),
         }
     }
 

@@ -23,7 +23,7 @@ mod new_order;
 mod payment;
 pub mod profile;
 mod queries;
-mod random;
+pub(crate) mod random;
 pub mod schema;
 
 use std::time::Duration;

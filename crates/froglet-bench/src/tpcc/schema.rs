@@ -233,7 +233,11 @@ impl TableName {
             .filter(|(_, key, _)| !key.is_empty())
             .map(|(n, key, unique)| index(n, key, unique))
             .collect();
-        Layout { columns: self.types().iter().enumerate().map(column).collect(), indexes }
+        Layout {
+            columns: self.types().iter().enumerate().map(column).collect(),
+            indexes,
+            row_key: None,
+        }
     }
 }
 

@@ -59,7 +59,7 @@ pub struct Options {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "NAME,NAME")]
     pub approach: Vec<Approach>,
 
-    /// Table, JSON and SVGs go into here (mainlining, skeena); all is measured, and goes into here (tpccd)
+    /// Table, JSON and SVGs go into here (mainlining, skeena, slsm); all is measured, and goes into here (tpccd)
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
 }

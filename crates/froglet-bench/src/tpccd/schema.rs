@@ -1,5 +1,7 @@
 //! TPC-C's nine tables as SQL (clause 1.3), in the order of [`TABLES`](crate::tpcc::schema::TABLES).
 
+use crate::tpcc::schema::TableName;
+
 /// A table's name and definition.
 pub const TABLES: [(&str, &str); 9] = [
     (
@@ -62,9 +64,13 @@ pub const TABLES: [(&str, &str); 9] = [
 ];
 
 /// What is looked up by other columns than the primary key's.
-pub const INDEXES: &str = "\
-    CREATE INDEX customer_name_idx ON customer (c_w_id, c_d_id, c_last, c_first); \
-    CREATE INDEX orders_customer_idx ON orders (o_w_id, o_d_id, o_c_id, o_id)";
+pub const INDEXES: [(TableName, &str); 2] = [
+    (
+        TableName::Customer,
+        "CREATE INDEX customer_name_idx ON customer (c_w_id, c_d_id, c_last, c_first)",
+    ),
+    (TableName::Order, "CREATE INDEX orders_customer_idx ON orders (o_w_id, o_d_id, o_c_id, o_id)"),
+];
 
 #[cfg(test)]
 mod tests {

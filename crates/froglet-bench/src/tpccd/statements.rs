@@ -98,7 +98,7 @@ const NAMES: &str = "c_first, c_middle, c_last, c_street_1, c_street_2, c_city, 
     c_phone, c_since";
 
 impl Customers {
-    async fn prepare(client: &Client, place: Place) -> Result<Customers, Error> {
+    pub(crate) async fn prepare(client: &Client, place: Place) -> Result<Customers, Error> {
         let key = "WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3";
         let key_2 = "WHERE c_w_id = $2 AND c_d_id = $3 AND c_id = $4";
         let select = |columns: &str, table: &str| format!("SELECT {columns} FROM {table} {key}");

@@ -1,6 +1,6 @@
-//! Who serves a run: a froglet of its own, or the benchmark's PostgreSQL with an empty database.
+//! Who serves a run: a froglet of its own, the benchmark's PostgreSQL with an empty database, or a gateway of a cluster.
 //!
-//! Both have `synchronous_commit` off. One PostgreSQL serves all runs, because a new cluster takes
+//! The first two have `synchronous_commit` off. One PostgreSQL serves all runs, because a new cluster takes
 //! longer than many of them.
 
 use anyhow::{Context, Result};
@@ -11,6 +11,7 @@ use super::workload::Workload;
 use crate::Args;
 use crate::postgres::Postgres;
 use crate::server::Froglet;
+use crate::slsm::cluster::{APART, Cluster};
 
 const ASYNCHRONOUS: &str = "synchronous_commit=off";
 
@@ -18,6 +19,8 @@ const ASYNCHRONOUS: &str = "synchronous_commit=off";
 pub struct Systems<'a> {
     args: &'a Args,
     postgres: Option<Postgres>,
+    /// With the delay between its machines, one way, in milliseconds.
+    cluster: Option<(&'a Cluster, f64)>,
 }
 
 /// Who serves a run.
@@ -26,21 +29,28 @@ pub enum System<'a> {
     Froglet(Froglet),
     /// Everybody's.
     Postgres(&'a Postgres),
+    /// To a database of its own.
+    Gateway(Froglet, &'a Cluster, f64),
 }
 
-impl Systems<'_> {
+impl<'a> Systems<'a> {
     /// Starts PostgreSQL, if it is to be compared with.
-    pub fn new(args: &Args) -> Result<Systems<'_>> {
+    pub fn new(args: &'a Args) -> Result<Systems<'a>> {
         let options = &args.tpccd;
         let is_compared = !options.no_postgres && !options.loops().is_empty();
         let start = || Postgres::start(&args.postgres, &args.dir, &[ASYNCHRONOUS]);
         let postgres = is_compared.then(start).transpose()?;
-        Ok(Systems { args, postgres })
+        Ok(Systems { args, postgres, cluster: None })
     }
 
     /// Without PostgreSQL.
-    pub fn of_froglet(args: &Args) -> Systems<'_> {
-        Systems { args, postgres: None }
+    pub fn of_froglet(args: &'a Args) -> Systems<'a> {
+        Systems { args, postgres: None, cluster: None }
+    }
+
+    /// Of gateways, to a cluster whose machines are so many milliseconds apart, one way.
+    pub fn of_cluster(args: &'a Args, cluster: &'a Cluster, delay_ms: f64) -> Systems<'a> {
+        Systems { args, postgres: None, cluster: Some((cluster, delay_ms)) }
     }
 
     /// Whether there is somebody to serve an approach.
@@ -53,6 +63,11 @@ impl Systems<'_> {
         if approach == Approach::Postgres {
             let postgres = self.postgres.as_ref().context("PostgreSQL was left out")?;
             return Ok(System::Postgres(postgres));
+        }
+        if let Some((cluster, delay_ms)) = self.cluster {
+            cluster.set_delay_ms(0.0)?;
+            let gateway = cluster.gateway(&self.args.binary()?, &self.args.dir)?;
+            return Ok(System::Gateway(gateway, cluster, delay_ms));
         }
         let options = ["--set", ASYNCHRONOUS];
         Ok(System::Froglet(Froglet::start(&self.args.binary()?, &self.args.dir, &options)?))
@@ -68,7 +83,7 @@ impl System<'_> {
     /// Where it listens on the loopback interface.
     pub fn port(&self) -> u16 {
         match self {
-            System::Froglet(froglet) => froglet.port(),
+            System::Froglet(froglet) | System::Gateway(froglet, ..) => froglet.port(),
             System::Postgres(postgres) => postgres.port(),
         }
     }
@@ -76,13 +91,23 @@ impl System<'_> {
     /// The process whose threads do everything; PostgreSQL has no such process.
     pub fn pid(&self) -> Option<u32> {
         match self {
-            System::Froglet(froglet) => Some(froglet.pid()),
+            System::Froglet(froglet) | System::Gateway(froglet, ..) => Some(froglet.pid()),
             System::Postgres(_) => None,
         }
     }
 
     /// Fills the database, whatever was in PostgreSQL's before.
     pub async fn load(&self, client: &Client, workload: Workload) -> Result<()> {
+        self.load_indexed(client, workload, &[]).await
+    }
+
+    /// The same with more indexes than TPC-C's.
+    pub async fn load_indexed(
+        &self,
+        client: &Client,
+        workload: Workload,
+        indexes: &[&str],
+    ) -> Result<()> {
         let each = async |statements: &[&str]| {
             for &statement in statements {
                 client.batch_execute(statement).await.context(statement.to_owned())?;
@@ -93,9 +118,19 @@ impl System<'_> {
         if is_postgres {
             each(&["DROP SCHEMA public CASCADE", "CREATE SCHEMA public"]).await?;
         }
-        workload.load(client).await?;
+        workload.load_indexed(client, indexes).await?;
         if is_postgres {
             each(&["VACUUM (ANALYZE)", "CHECKPOINT"]).await?;
+        }
+        Ok(())
+    }
+
+    /// In a cluster, these tables are away from the gateway and from tables that are made later, and its machines are apart from now
+    /// on.
+    pub async fn spread(&self, client: &Client, tables: &[&str]) -> Result<()> {
+        if let System::Gateway(_, cluster, delay_ms) = self {
+            cluster.place(client, tables, APART).await?;
+            cluster.set_delay_ms(*delay_ms)?;
         }
         Ok(())
     }
@@ -103,7 +138,7 @@ impl System<'_> {
     /// Stops a server of one run.
     pub fn stop(self) -> Result<()> {
         match self {
-            System::Froglet(froglet) => froglet.stop(),
+            System::Froglet(froglet) | System::Gateway(froglet, ..) => froglet.stop(),
             System::Postgres(_) => Ok(()),
         }
     }

@@ -411,7 +411,7 @@ impl Session {
 }
 
 /// Runs statements with the same values, one after the other; returns the first's row, if any.
-async fn each(
+pub(crate) async fn each(
     client: &Client,
     statements: &[Statement],
     values: &[&(dyn ToSql + Sync)],

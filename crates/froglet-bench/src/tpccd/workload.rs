@@ -40,8 +40,13 @@ pub async fn connect(port: u16) -> Result<Client> {
 impl Workload {
     /// Fills an empty database.
     pub async fn load(self, client: &Client) -> Result<()> {
+        self.load_indexed(client, &[]).await
+    }
+
+    /// The same with more indexes than TPC-C's.
+    pub async fn load_indexed(self, client: &Client, indexes: &[&str]) -> Result<()> {
         match self {
-            Workload::Tpcc(scale) => load::load(client, scale).await,
+            Workload::Tpcc(scale) => load::load_indexed(client, scale, indexes).await,
             Workload::Micro { rows, unused, .. } => micro::load(client, rows, unused).await,
         }
     }

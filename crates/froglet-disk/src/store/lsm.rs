@@ -281,7 +281,7 @@ impl Store for LsmStore {
             cache_misses: sum(|tree| tree.metrics().block_load_io_count() as u64),
             put_bytes: Some(self.flushed_bytes.load(Ordering::Relaxed) + unwritten),
             written_bytes: Some(self.written_bytes.load(Ordering::Relaxed)),
-            registry_entries: None,
+            ..EngineFigures::default()
         }
     }
 

@@ -477,7 +477,7 @@ impl Store for RocksStore {
             put_bytes: Some(self.flushed_bytes.load(Ordering::Relaxed) + unwritten),
             written_bytes: ticker(Ticker::CompactWriteBytes)
                 .map(|bytes| bytes + self.ingested_bytes.load(Ordering::Relaxed)),
-            registry_entries: None,
+            ..EngineFigures::default()
         }
     }
 

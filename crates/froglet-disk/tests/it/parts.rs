@@ -20,7 +20,7 @@ fn table(engine: &dyn Engine) -> Arc<dyn Table> {
     let column = |id, ty| ColumnSpec { id: ColumnId(id), ty, missing: Value::Null };
     let columns = vec![column(1, ColumnType::Int64), column(2, ColumnType::Text)];
     engine.create_space(Home::Disk.space(1)).expect("a space is made");
-    let layout = Arc::new(Layout { columns, indexes: Vec::new() });
+    let layout = Arc::new(Layout { columns, indexes: Vec::new(), row_key: None });
     engine.open(Home::Disk.space(1), layout).expect("a table opens")
 }
 

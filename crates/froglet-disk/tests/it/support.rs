@@ -119,7 +119,7 @@ pub fn table_with(engine: &dyn Engine, home: Home, number: u32, id: IndexId) -> 
         unique_at_commit: false,
         nulls: Default::default(),
     };
-    let layout = Layout { columns: vec![column(1), column(2)], indexes: vec![key] };
+    let layout = Layout { columns: vec![column(1), column(2)], indexes: vec![key], row_key: None };
     engine.create_space(home.space(number)).expect("a space is made");
     let table = engine.open(home.space(number), Arc::new(layout)).expect("a table opens");
     let mut duplicates = Vec::new();

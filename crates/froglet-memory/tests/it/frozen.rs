@@ -226,7 +226,10 @@ fn of_every_type() -> (Arc<Layout>, Vec<Row>) {
         }
         row
     };
-    (Arc::new(Layout { columns, indexes: vec![index(1, &[0], true)] }), (0..200).map(row).collect())
+    (
+        Arc::new(Layout { columns, indexes: vec![index(1, &[0], true)], row_key: None }),
+        (0..200).map(row).collect(),
+    )
 }
 
 #[test]

@@ -116,6 +116,7 @@ fn null_keys_are_never_duplicates() {
     let layout = froglet_engine::Layout {
         columns: accounts().columns.clone(),
         indexes: vec![index(9, &[1, 3], true)],
+        row_key: None,
     };
     let db = Db::with(layout.into(), Default::default());
     let row = vec![Value::Int64(1), Value::Null, Value::Null];

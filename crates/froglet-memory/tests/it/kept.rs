@@ -450,7 +450,7 @@ fn zero_and_minus_zero_are_kept_apart() {
     let env = MemEnv::new(6);
     let layout = || {
         let columns = vec![column(1, ColumnType::Int64), column(2, ColumnType::Float64)];
-        Arc::new(Layout { columns, indexes: vec![] })
+        Arc::new(Layout { columns, indexes: vec![], row_key: None })
     };
     let db = Db::with(layout(), options(Some(&env)));
     let rids = db.insert(&[vec![Value::Int64(1), Value::Float64(0.0)]]);

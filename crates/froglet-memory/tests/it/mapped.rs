@@ -93,7 +93,7 @@ fn typed() -> Arc<Layout> {
         index(3, &[4], true),
         index(4, &[16], true),
     ];
-    Arc::new(Layout { columns, indexes })
+    Arc::new(Layout { columns, indexes, row_key: None })
 }
 
 fn typed_row(n: i64) -> Row {

@@ -97,7 +97,7 @@ fn unkept() -> Arc<Layout> {
     let mut columns = accounts().columns.clone();
     columns.push(column(4, ColumnType::Numeric));
     let indexes = vec![index(11, &[1], true), index(12, &[2, 3], false), index(13, &[4], true)];
-    Arc::new(Layout { columns, indexes })
+    Arc::new(Layout { columns, indexes, row_key: None })
 }
 
 /// A data directory with a checkpoint and a log behind it that was not closed; every state that

@@ -40,6 +40,7 @@ pub fn accounts() -> Arc<Layout> {
             column(3, ColumnType::Int64),
         ],
         indexes: vec![index(1, &[1], true), index(2, &[3], false)],
+        row_key: None,
     })
 }
 

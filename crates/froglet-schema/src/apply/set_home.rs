@@ -179,6 +179,8 @@ impl Catalog {
             blocks: 0,
             granule_rows: scope.options.granule_rows,
             detection: scope.options.detection,
+            is_fused: true,
+            colocates: false,
         };
         let def = TableDef { lazy: Some(Box::new(lazily)), ..def.clone() };
         self.set_lazy_table(txn, scope, def, vec![source], query).await?;

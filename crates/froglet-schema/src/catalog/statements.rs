@@ -50,7 +50,9 @@ impl Catalog {
         } else {
             txn.begin_statement();
         }
-        let view = self.view(txn);
+        let base = self.at(txn.snapshot().ts);
+        txn.catalog_as_of = base.ts;
+        let view = self.as_seen_by(txn, base);
         if let Some(before) = before
             && txn.schema_set().iter().any(|used| self.moves_on(&view, used))
         {

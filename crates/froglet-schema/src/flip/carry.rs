@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use froglet_engine::{
-    BlockRows, CrashPoint, IndexId, IndexSpec, Row, RowId, RowWrite, Snapshot, SpaceId, SqlState,
-    Table, Ts, TxnId, Value, WriteStop, batch,
+    BlockRows, CrashPoint, Home, IndexId, IndexSpec, Row, RowId, RowWrite, Snapshot, SpaceId,
+    SqlState, Table, Ts, TxnId, Value, WriteStop, batch,
 };
 use froglet_txn::{Limits, SchemaUse, Strength, Transaction, TxnError};
 
@@ -110,6 +110,13 @@ impl Catalog {
         children: &mut Vec<Arc<Step>>,
         limits: &Limits,
     ) -> Result<(), TxnError> {
+        if used.space.home() == Home::Cluster {
+            // Its rows are rows of every later version [Q2 of `catalog/refresh.rs`].
+            let latest = self.latest();
+            let now = latest.tables.get(&used.table).map_or(used.version, |table| table.version);
+            txn.note_carried_over(used, now, behind.clone());
+            return Ok(());
+        }
         let flips = self.flips_after(used.table, used.version);
         let mut reached = used.version;
         for flip in &flips {

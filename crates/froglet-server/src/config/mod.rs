@@ -32,6 +32,8 @@ pub const DEFAULT_LISTEN: &str = "127.0.0.1:5432";
 pub struct Config {
     /// `data`: everything durable is in here.
     pub data_dir: PathBuf,
+    /// `store`: a cluster has the tables; there is no data directory then.
+    pub store: Option<StoreAddress>,
     /// `listen`: loopback only, unless `authentication` lets nobody else in without a password.
     pub listen: SocketAddr,
     /// `flight_listen`: Arrow Flight SQL; none where it is not served.
@@ -76,6 +78,42 @@ pub struct Config {
     pub copy_directory: Option<PathBuf>,
     /// `[settings]`: what a session begins with.
     pub settings: Vec<Setting>,
+}
+
+/// Which database of which cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreAddress {
+    /// Placement drivers, each `host:port`.
+    pub drivers: Vec<String>,
+    /// A name within the store.
+    pub database: String,
+}
+
+impl StoreAddress {
+    /// The database where nobody names one.
+    const DATABASE: &str = "froglet";
+
+    /// Of `tikv://HOST:PORT,HOST:PORT/NAME`.
+    fn parse(text: &str) -> Result<StoreAddress, &'static str> {
+        const FORM: &str = "tikv://HOST:PORT is needed, with more of them behind commas, and /NAME of a database if it is \
+                            not froglet";
+        let rest = text.strip_prefix("tikv://").ok_or(FORM)?;
+        let (drivers, database) = match rest.split_once('/') {
+            None | Some((_, "")) => (rest.trim_end_matches('/'), StoreAddress::DATABASE),
+            Some(both) => both,
+        };
+        let is_address = |driver: &&str| {
+            driver.rsplit_once(':').is_some_and(|(host, port)| {
+                !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+            })
+        };
+        let drivers: Vec<&str> = drivers.split(',').collect();
+        if !drivers.iter().all(is_address) || database.len() > 63 || database.contains('/') {
+            return Err(FORM);
+        }
+        let drivers = drivers.into_iter().map(str::to_owned).collect();
+        Ok(StoreAddress { drivers, database: database.to_owned() })
+    }
 }
 
 /// A certificate and its key, as PEM files.
@@ -195,6 +233,10 @@ const KEYS: &[(&str, Apply)] = &[
         config.data_dir = PathBuf::from(&e.value);
         Ok(())
     }),
+    ("store", |config, e| {
+        config.store = Some(StoreAddress::parse(&e.value).map_err(|why| e.error(why))?);
+        Ok(())
+    }),
     ("listen", |config, e| {
         config.listen = address(e)?;
         Ok(())
@@ -306,6 +348,7 @@ impl Config {
     pub fn new(data_dir: PathBuf, listen: SocketAddr) -> Config {
         Config {
             data_dir,
+            store: None,
             listen,
             flight_listen: None,
             tls: None,

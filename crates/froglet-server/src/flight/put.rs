@@ -8,9 +8,13 @@
 //! What comes is checked: where its buffers are before it is decoded, offsets and UTF-8 as it is. A
 //! malformed message is an error of its call, and so is a panic in whoever decodes it. Compressed
 //! batches are not taken: the limit of a message bounds only what is packed.
+//!
+//! An error is sent when the client has ended its side: Go's gRPC, and so ADBC, tells one who is still
+//! sending that the stream has ended, and not why.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -29,6 +33,7 @@ use futures::channel::mpsc as feed;
 use futures::{FutureExt, StreamExt};
 use prost::Message;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 use tonic::{Status, Streaming};
 
 use super::sessions::FlightSession;
@@ -37,10 +42,23 @@ use super::status;
 /// Parameters that are bound wait in memory.
 const MOST_BOUND_BYTES: usize = 256 << 20;
 
+/// A client that is refused and sends nothing for so long waits for the answer.
+const MOST_SILENCE: Duration = Duration::from_secs(1);
+
+/// A client that is refused and goes on sending for so long may never end.
+const MOST_UNHEARD: Duration = Duration::from_secs(30);
+
+/// Reads what a client that is refused still sends, and forgets it.
+pub(super) async fn forget(messages: &mut Streaming<FlightData>) {
+    let mut next = async || timeout(MOST_SILENCE, messages.message()).await;
+    let ended = async { while let Ok(Ok(Some(_))) = next().await {} };
+    let _ = timeout(MOST_UNHEARD, ended).await;
+}
+
 /// Answers a DoPut.
 pub(super) async fn put(
     session: &Arc<FlightSession>,
-    messages: Streaming<FlightData>,
+    messages: &mut Streaming<FlightData>,
 ) -> Result<PutResult, Status> {
     let (command, mut incoming) = Incoming::begin(messages).await?;
     let updated = |record_count| DoPutUpdateResult { record_count }.encode_to_vec();
@@ -68,16 +86,18 @@ pub(super) async fn put(
 }
 
 /// Batches as they come.
-struct Incoming {
+struct Incoming<'m> {
     first: Option<FlightData>,
-    messages: Streaming<FlightData>,
+    messages: &'m mut Streaming<FlightData>,
     /// One message at a time is given to the decoder, and decoded before the next.
     feed: feed::UnboundedSender<Result<FlightData, FlightError>>,
     decoder: FlightDataDecoder,
 }
 
-impl Incoming {
-    async fn begin(mut messages: Streaming<FlightData>) -> Result<(Command, Incoming), Status> {
+impl<'m> Incoming<'m> {
+    async fn begin(
+        messages: &'m mut Streaming<FlightData>,
+    ) -> Result<(Command, Incoming<'m>), Status> {
         let first = messages.message().await?;
         let first = first.ok_or_else(|| status::malformed("there is no message"))?;
         let descriptor = first.flight_descriptor.as_ref();
@@ -184,7 +204,7 @@ enum Part {
 async fn ingest(
     session: &Arc<FlightSession>,
     command: CommandStatementIngest,
-    mut incoming: Incoming,
+    mut incoming: Incoming<'_>,
 ) -> Result<i64, Status> {
     let target = target(&command)?;
     let schema = incoming.schema().await?;

@@ -146,8 +146,12 @@ impl FlightService for FlightCalls {
         &self,
         request: Request<Streaming<FlightData>>,
     ) -> Result<Response<Self::DoPutStream>, Status> {
-        let (guest, headers, messages) = open(request);
-        Ok(one(put::put(&guest.session(&headers)?, messages).await?))
+        let (guest, headers, mut messages) = open(request);
+        let answer = async { put::put(&guest.session(&headers)?, &mut messages).await }.await;
+        if answer.is_err() {
+            put::forget(&mut messages).await;
+        }
+        Ok(one(answer?))
     }
 
     async fn do_action(

@@ -6,6 +6,7 @@
 //!   overloads.rs        which function or operator PostgreSQL chooses for arguments of some types
 //!   placement.rs        froglet.placement
 //!   print/             expressions as PostgreSQL prints them
+//!   regions.rs         froglet.regions
 //!   table_functions.rs  functions in FROM whose rows are a system table
 //! ```
 
@@ -14,4 +15,5 @@ pub(crate) mod operators;
 pub(crate) mod overloads;
 pub(crate) mod placement;
 pub(crate) mod print;
+pub(crate) mod regions;
 pub(crate) mod table_functions;

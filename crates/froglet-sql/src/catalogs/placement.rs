@@ -140,6 +140,7 @@ fn under_way(scope: &QueryScope) -> HashSet<ObjectId> {
 /// What a table takes in memory with its indexes; of one on disk, what it would take, about.
 fn memory_bytes(scope: &QueryScope, table: &TableVersion) -> u64 {
     match table.def.space.home() {
+        Home::Cluster => 0,
         Home::Memory => {
             let counts = scope.session.block_counts(table.def.space);
             counts.bytes + counts.index_bytes

@@ -127,6 +127,7 @@ fn enum_types(scope: &QueryScope, rows: &mut Rows) {
 fn access_methods(_scope: &QueryScope, rows: &mut Rows) {
     row!(rows; oid: super::relations::MEMORY, amname: "heap", amtype: 't');
     row!(rows; oid: super::relations::DISK, amname: "disk", amtype: 't');
+    row!(rows; oid: super::relations::CLUSTER, amname: "cluster", amtype: 't');
     row!(rows; oid: super::relations::BTREE, amname: "btree", amtype: 'i');
     row!(rows; oid: super::relations::HASH, amname: "hash", amtype: 'i');
 }

@@ -20,6 +20,8 @@ use crate::types::{names, oids};
 pub const MEMORY: u32 = 2;
 /// pg_am.oid of the disk engine.
 pub(super) const DISK: u32 = 9_001;
+/// That of tables in a cluster.
+pub(super) const CLUSTER: u32 = 9_002;
 /// pg_am.oid of btree.
 pub const BTREE: u32 = 403;
 /// pg_am.oid of hash.
@@ -119,6 +121,7 @@ fn table_class(scope: &QueryScope, table: &TableVersion, rows: &mut Rows) {
         relam: match def.space.home() {
             Home::Memory => MEMORY,
             Home::Disk => DISK,
+            Home::Cluster => CLUSTER,
         },
         relfilenode: def.id,
         relpages: i64::from(table.table.block_count()),

@@ -94,6 +94,7 @@ from! {
     String => |v| V::Text(v);
     &String => |v| V::Text(v.clone());
     Vec<i64> => |v| V::Ints(v);
+    Vec<u64> => |v| V::Ints(v.into_iter().map(|n| i64::try_from(n).unwrap_or(i64::MAX)).collect());
     Vec<String> => |v| V::Texts(v);
 }
 

@@ -454,18 +454,22 @@ pub const SPECS: &[Spec] = &[
     spec("froglet", "engines", 13_996, 'v', "\
         engine text, tables int8, rows int8, row_bytes int8, memory_bytes int8, unwritten_bytes int8, cache_bytes int8, \
         cache_limit_bytes int8, files int8, file_bytes int8, runs int8, versions int8, registry_entries int8, \
-        cache_hits int8, cache_misses int8, put_bytes int8, written_bytes int8"),
+        cache_hits int8, cache_misses int8, put_bytes int8, written_bytes int8, requests int8, round_trips int8"),
     spec("froglet", "held_back", 13_994, 'v', "\
         pid int4, held_by text, statement text, since timestamptz, age_seconds float8, as_of int8, behind int8, \
         tables _text"),
     spec("froglet", "migrations", 13_990, 'v', "\
         id int8, txn int8, table_name text, kind text, statement text, phase text, blocks_done \
         int8, blocks int8, percent float8, rows_scanned int8, rows_on_access int8, rows_captured int8, backlog int8, \
-        started timestamptz, ended timestamptz, error text, paused bool, rows_per_second int8"),
+        started timestamptz, ended timestamptz, error text, paused bool, rows_per_second int8, \
+        kept_with text"),
     spec("froglet", "placement", 13_997, 'v', "\
         schema_name text, table_name text, method text, rows int8, row_bytes int8, memory_bytes int8, \
         recent_reads int8, recent_writes int8, share float8, last_access timestamptz, proposal text, \
         would_free_bytes int8, statement text"),
+    spec("froglet", "regions", 13_998, 'v', "\
+        schema_name text, table_name text, table_start text, table_end text, region int8, region_start text, \
+        region_end text, leader int8, peers _int8"),
     spec("froglet", "schema_changes", 13_992, 'v', "\
         id int8, migrations _int8, committed timestamptz, statements _text, reverts int8, reverted_by int8, \
         kept_columns int4, kept_until timestamptz"),

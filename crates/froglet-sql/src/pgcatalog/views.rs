@@ -44,6 +44,7 @@ pub(super) fn fill_of(schema: &str, name: &str) -> Option<fn(&QueryScope, &mut R
         ("froglet", "held_back") => held_back,
         ("froglet", "placement") => crate::catalogs::placement::placement,
         ("froglet", "migrations") => migrations,
+        ("froglet", "regions") => crate::catalogs::regions::regions,
         ("froglet", "schema_changes") => schema_changes,
         ("froglet", "unreadable") => unreadable,
         ("froglet", "waits") => waits,
@@ -541,6 +542,7 @@ fn migrations(scope: &QueryScope, rows: &mut Rows) {
             error: m.error.clone().map(|error| if is_seen { error } else { HIDDEN.to_owned() }),
             paused: m.is_paused,
             rows_per_second: m.rows_per_second.map_or(V::Null, V::from),
+            kept_with: m.kept_with.clone(),
         );
     }
 }
@@ -619,6 +621,8 @@ fn engines(scope: &QueryScope, rows: &mut Rows) {
             cache_misses: engine.cache_misses,
             put_bytes: engine.put_bytes,
             written_bytes: engine.written_bytes,
+            requests: engine.requests,
+            round_trips: engine.round_trips,
         );
     }
 }

@@ -178,13 +178,24 @@ impl Ddl<'_> {
     pub(crate) fn home(&self, method: Option<String>) -> Result<Home, SqlError> {
         let said = || self.session.setting("default_table_access_method");
         let method = method.or_else(said).unwrap_or_else(|| HEAP.to_owned());
+        // Where everything is elsewhere, what clients call a table is there.
+        let homes = self.catalog.engine().homes();
+        if let (HEAP, [home]) = (method.as_str(), homes) {
+            return Ok(*home);
+        }
         let home = named(&method).ok_or_else(|| {
             let message = format!("access method \"{method}\" does not exist");
             SqlError::new(SqlState::UNDEFINED_OBJECT, message)
                 .hint("Tables are in memory, which heap means here, or on disk.")
         })?;
-        if !self.catalog.engine().homes().contains(&home) {
-            return Err(SqlError::unsupported("USING disk in a database without a data directory"));
+        if !homes.contains(&home) {
+            let server = match homes {
+                [Home::Cluster] => "of a cluster",
+                _ if home == Home::Cluster => "that is no part of a cluster",
+                _ => "without a data directory",
+            };
+            let what = format!("USING {} in a database {server}", home.name());
+            return Err(SqlError::unsupported(&what));
         }
         Ok(home)
     }

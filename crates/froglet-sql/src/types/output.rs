@@ -111,7 +111,8 @@ pub fn unsigned(v: u64, out: &mut Vec<u8>) {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-fn hex(bytes: &[u8], out: &mut Vec<u8>) {
+/// A bytea.
+pub(crate) fn hex(bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\\x");
     for byte in bytes {
         out.push(HEX[usize::from(byte >> 4)]);

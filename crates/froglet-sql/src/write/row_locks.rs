@@ -15,11 +15,12 @@
 //! L2: a key is what a foreign key may refer to: the columns of the unique indexes that are neither partial nor over
 //!     expressions. Whether an UPDATE changes it is a matter of values.
 
-use froglet_engine::{Row, RowId, Snapshot, Ts, TxnId};
+use froglet_engine::{Home, Row, RowId, Snapshot, Ts, TxnId};
 use froglet_schema::TableVersion;
 use froglet_txn::{Strength, TxnError};
 
 use crate::apply::{Kind, OnBusy, Recheck, Stop, Targets, Writer, row_not_available};
+use crate::error::SqlError;
 use crate::lock_parts::RowLock;
 use crate::select::Lock;
 
@@ -49,6 +50,10 @@ impl Writer<'_> {
                 let is_all = lock.strength == RowLock::Update;
                 let kind = if is_all { Kind::LockAll } else { Kind::Lock };
                 self.modify(table, kind, base, targets, lock.busy, Some(recheck)).await?;
+            }
+            RowLock::Share | RowLock::KeyShare if table.def.space.home() == Home::Cluster => {
+                let what = "FOR SHARE and FOR KEY SHARE of tables in a cluster";
+                return Err(SqlError::unsupported(what).into());
             }
             RowLock::Share => {
                 let share = Strength::Share;

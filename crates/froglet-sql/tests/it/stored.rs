@@ -215,7 +215,7 @@ fn catalog_rows(db: &Database) -> (Arc<dyn Table>, Vec<CatalogRow>) {
         column(2, ColumnType::Text),
         column(3, ColumnType::Text),
     ];
-    let layout = Layout { columns, indexes: Vec::new() };
+    let layout = Layout { columns, indexes: Vec::new(), row_key: None };
     let engine = db.catalog().engine();
     let table = engine.open(SpaceId(0), Arc::new(layout)).expect("the catalog's row space");
     let mut rows = Vec::new();

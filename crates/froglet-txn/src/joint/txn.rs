@@ -173,7 +173,7 @@ impl EngineTxn for JointTxn {
 
     fn rows_written(&self, space: SpaceId) -> Vec<RowId> {
         match space.home() {
-            Home::Memory => self.anchor().rows_written(space),
+            Home::Memory | Home::Cluster => self.anchor().rows_written(space),
             Home::Disk => self.beside.as_ref().map_or_else(Vec::new, |b| b.rows_written(space)),
         }
     }

@@ -19,12 +19,12 @@
 //! `froglet.migration_delay`. Wrong rows fail the benchmark, how fast it was does not.
 
 pub mod approach;
-mod change;
+pub(crate) mod change;
 mod check;
-mod figures;
+pub(crate) mod figures;
 mod multi_step;
-mod pictures;
-mod run;
+pub(crate) mod pictures;
+pub(crate) mod run;
 mod sizes;
 mod sweeps;
 mod tracking;
@@ -50,7 +50,7 @@ use crate::{Args, progress};
 /// Every approach is Froglet's.
 const SERVER: experiment::Approach = experiment::Approach::Tesseract;
 /// A window has so many calms.
-const WINDOW_CALMS: u32 = 4;
+pub(crate) const WINDOW_CALMS: u32 = 4;
 /// The part of saturation that is a moderate rate.
 const MODERATE: f64 = 0.65;
 
@@ -217,7 +217,7 @@ impl Loop {
 }
 
 /// Wrong rows fail the benchmark.
-fn fail(report: &mut Report, name: &str, outcome: &Outcome) {
+pub(crate) fn fail(report: &mut Report, name: &str, outcome: &Outcome) {
     for (what, wrong) in outcome.wrong.iter().filter(|(_, wrong)| *wrong != 0) {
         report.fail(format!("{name}: {wrong} rows are wrong: {what}"));
     }

@@ -181,13 +181,12 @@ impl Run<'_> {
     }
 
     async fn prepare(&self, ddl: &Client, system: &System<'_>) -> Result<()> {
-        system.load(ddl, Workload::Tpcc(self.scale)).await?;
+        system.load_indexed(ddl, Workload::Tpcc(self.scale), self.change.indexes).await?;
         let keys = FOREIGN_KEYS[..self.foreign_keys].iter().map(|[old, _]| (*old).to_owned());
-        let before = self.change.before.iter().map(|&sql| sql.to_owned());
-        for sql in before.chain(keys).chain(check::remember(self.change)) {
+        for sql in keys.chain(check::remember(self.change)) {
             ddl.batch_execute(&sql).await.context(sql)?;
         }
-        Ok(())
+        system.spread(ddl, self.change.sources).await
     }
 
     /// Stock that a join with order lines loses.

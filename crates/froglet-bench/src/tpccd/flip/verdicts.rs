@@ -93,7 +93,7 @@ pub fn add_table<'a>(report: &mut Report, name: &str, ran: impl Iterator<Item = 
 }
 
 /// Adds what is asked, of everything that was measured.
-pub fn add(report: &mut Report, names: &[(String, Loop)]) {
+pub(super) fn add(report: &mut Report, names: &[(String, Loop)]) {
     let of = |wanted: fn(&Loop) -> bool| -> Vec<String> {
         names.iter().filter(|(_, way)| wanted(way)).map(|(name, _)| name.clone()).collect()
     };

@@ -1,0 +1,182 @@
+//! Locks of others that are in the way: what became of who left them.
+//!
+//! ```text
+//!   a lock ─▶ its primary ─┬─ committed at c ──▶ so is the key, at c
+//!                          ├─ rolled back ─────▶ the key is as before
+//!                          └─ alive ─┬─ reader: its commit will be later than the reader's timestamp, or it is waited for
+//!                                    └─ writer: waits
+//! ```
+
+use std::time::Duration;
+
+use super::{Client, Pause, StoreError, of_key_error};
+use crate::wire::kv::{self, Action, Op};
+
+/// What has become of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Committed(u64),
+    RolledBack,
+    /// Its lock lasts for so many milliseconds more, perhaps; whether its commit will be later than the reader.
+    Alive {
+        is_later: bool,
+    },
+}
+
+/// Milliseconds of a timestamp.
+pub(super) fn physical_ms(ts: u64) -> u64 {
+    ts >> 18
+}
+
+impl Client {
+    /// What the primary of a transaction says. It is rolled back where it has not said that it lives for too long.
+    pub(super) async fn fate_of(
+        &self,
+        lock: &kv::LockInfo,
+        reader_ts: u64,
+    ) -> Result<Fate, StoreError> {
+        let now = self.timestamp().await?;
+        let is_expired = physical_ms(lock.lock_version) + lock.lock_ttl < physical_ms(now);
+        let is_pessimistic = lock.lock_type == Op::PessimisticLock as i32;
+        let request = kv::CheckTxnStatusRequest {
+            context: None,
+            primary_key: lock.primary_lock.clone(),
+            lock_ts: lock.lock_version,
+            caller_start_ts: reader_ts,
+            current_ts: now,
+            // Its primary may be on the way as long as the lock is young.
+            rollback_if_not_exist: is_expired,
+            resolving_pessimistic_lock: is_pessimistic,
+        };
+        let (answer, _) = self.ask_region(&lock.primary_lock, request).await?;
+        if let Some(error) = answer.error {
+            return match (&error.txn_not_found, is_expired) {
+                (Some(_), false) => Ok(Fate::Alive { is_later: false }),
+                _ => Err(of_key_error(error)),
+            };
+        }
+        if answer.commit_version > 0 {
+            return Ok(Fate::Committed(answer.commit_version));
+        }
+        match answer.lock_ttl > 0 {
+            true => {
+                let is_later = answer.action == Action::MinCommitTsPushed as i32;
+                Ok(Fate::Alive { is_later })
+            }
+            false => Ok(Fate::RolledBack),
+        }
+    }
+
+    /// Gives a key back that a transaction of this fate has left locked.
+    pub(super) async fn settle_lock(
+        &self,
+        lock: &kv::LockInfo,
+        fate: Fate,
+    ) -> Result<(), StoreError> {
+        let commit_version = match fate {
+            Fate::Committed(ts) => ts,
+            Fate::RolledBack => 0,
+            Fate::Alive { .. } => return Ok(()),
+        };
+        if lock.lock_type == Op::PessimisticLock as i32 {
+            let request = kv::PessimisticRollbackRequest {
+                context: None,
+                start_version: lock.lock_version,
+                for_update_ts: u64::MAX,
+                keys: vec![lock.key.clone()],
+            };
+            let (answer, _) = self.ask_region(&lock.key, request).await?;
+            return answer.errors.into_iter().next().map_or(Ok(()), |e| Err(of_key_error(e)));
+        }
+        let request = kv::ResolveLockRequest {
+            context: None,
+            start_version: lock.lock_version,
+            commit_version,
+            keys: vec![lock.key.clone()],
+        };
+        let (answer, _) = self.ask_region(&lock.key, request).await?;
+        answer.error.map_or(Ok(()), |error| Err(of_key_error(error)))
+    }
+
+    /// A reader has met locks: those that are later than it are added to `later`, the others are gone when this
+    /// returns, or it waits for a while.
+    pub(super) async fn pass_locks(
+        &self,
+        locks: Vec<kv::LockInfo>,
+        reader_ts: u64,
+        later: &mut Vec<u64>,
+        pause: &mut Pause,
+    ) -> Result<(), StoreError> {
+        let mut waits_for = None;
+        for lock in locks {
+            if later.contains(&lock.lock_version) {
+                continue;
+            }
+            match self.fate_of(&lock, reader_ts).await? {
+                Fate::Alive { is_later: true } => later.push(lock.lock_version),
+                Fate::Alive { is_later: false } => waits_for = Some(lock),
+                fate => self.settle_lock(&lock, fate).await?,
+            }
+        }
+        match waits_for {
+            None => Ok(()),
+            Some(lock) => {
+                let error = StoreError::Locked { holder: lock.lock_version, key: lock.key };
+                pause.after_at_most(error, Duration::from_millis(20)).await
+            }
+        }
+    }
+
+    /// A writer has met a lock: whether it is gone by now.
+    pub(super) async fn is_lock_gone(&self, lock: &kv::LockInfo) -> Result<bool, StoreError> {
+        // 0: nobody is pushed.
+        match self.fate_of(lock, 0).await? {
+            Fate::Alive { .. } => Ok(false),
+            fate => self.settle_lock(lock, fate).await.map(|()| true),
+        }
+    }
+
+    /// Waits until whatever in a range was locked before a timestamp is committed or rolled back.
+    pub async fn settle_range(
+        &self,
+        start: &[u8],
+        end: &[u8],
+        before_ts: u64,
+    ) -> Result<(), StoreError> {
+        const LIMIT: u32 = 256;
+        let (mut from, mut pause) = (start.to_vec(), self.pause());
+        while end.is_empty() || from.as_slice() < end {
+            let request = kv::ScanLockRequest {
+                context: None,
+                max_version: before_ts,
+                start_key: from.clone(),
+                limit: LIMIT,
+                end_key: end.to_vec(),
+            };
+            let (answer, known) = self.ask_region(&from, request).await?;
+            if let Some(error) = answer.error {
+                return Err(of_key_error(error));
+            }
+            let is_in_range = |lock: &kv::LockInfo| {
+                lock.key >= from && (end.is_empty() || lock.key.as_slice() < end)
+            };
+            let locks: Vec<_> = answer.locks.into_iter().filter(is_in_range).collect();
+            let mut waits_for = None;
+            for lock in &locks {
+                if !self.is_lock_gone(lock).await? {
+                    waits_for = Some(lock);
+                }
+            }
+            if let Some(lock) = waits_for {
+                let error = StoreError::Locked { holder: lock.lock_version, key: lock.key.clone() };
+                pause.after_at_most(error, Duration::from_millis(50)).await?;
+            } else if locks.is_empty() {
+                match known.end_key().is_empty() {
+                    true => break,
+                    false => from = known.end_key().to_vec(),
+                }
+            }
+        }
+        Ok(())
+    }
+}

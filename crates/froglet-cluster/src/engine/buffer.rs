@@ -1,0 +1,123 @@
+//! What a transaction has written and not committed: keys and values, as its own reads see them.
+
+use std::collections::{BTreeMap, HashMap};
+
+use froglet_engine::{RowId, SpaceId};
+
+use crate::client::Mutation;
+
+/// A key before a write: it was not in the buffer, or as it was.
+type Before = Option<Option<Vec<u8>>>;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    /// None: it is deleted.
+    entries: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+    /// What is undone, newest first, with the number of its write.
+    undo: Vec<(u32, Vec<u8>, Before)>,
+    rows: Vec<(u32, SpaceId, RowId)>,
+    /// Writes so far.
+    pub writes: u32,
+    /// What keys were when they were locked.
+    held: HashMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl Buffer {
+    /// What it has of a key.
+    pub fn get(&self, key: &[u8]) -> Option<&Option<Vec<u8>>> {
+        self.entries.get(key)
+    }
+
+    /// What a key is to the transaction, if it has locked or written it.
+    pub fn own(&self, key: &[u8]) -> Option<&Option<Vec<u8>>> {
+        self.entries.get(key).or_else(|| self.held.get(key))
+    }
+
+    /// What it has of a range, in order.
+    pub fn range(&self, from: &[u8], to: &[u8]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        if from >= to {
+            return Vec::new();
+        }
+        let range = self.entries.range(from.to_vec()..to.to_vec());
+        range.map(|(key, value)| (key.clone(), value.clone())).collect()
+    }
+
+    pub fn put(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        let before = self.entries.insert(key.clone(), value);
+        self.undo.push((self.writes, key, before));
+    }
+
+    /// A key was locked, and is this.
+    pub fn hold(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        self.held.insert(key, value);
+    }
+
+    /// A write of a row is done.
+    pub fn wrote(&mut self, space: SpaceId, rid: RowId) {
+        self.rows.push((self.writes, space, rid));
+        self.writes += 1;
+    }
+
+    /// Rows have moved, which nobody has asked for: a savepoint before it is one before it.
+    pub fn moved(&mut self) {
+        self.writes += 1;
+    }
+
+    /// Undoes all writes after the first so many.
+    pub fn back_to(&mut self, writes: u32) {
+        while let Some((_, key, before)) = self.undo.pop_if(|(at, ..)| *at >= writes) {
+            match before {
+                Some(value) => self.entries.insert(key, value),
+                None => self.entries.remove(&key),
+            };
+        }
+        self.rows.retain(|(at, ..)| *at < writes);
+        self.writes = writes;
+    }
+
+    pub fn rows(&self, space: SpaceId) -> Vec<RowId> {
+        let mut rows: Vec<RowId> =
+            self.rows.iter().filter(|(_, of, _)| *of == space).map(|(.., rid)| *rid).collect();
+        rows.sort_unstable();
+        rows.dedup();
+        rows
+    }
+
+    pub fn spaces(&self) -> Vec<SpaceId> {
+        let mut spaces: Vec<SpaceId> = self.rows.iter().map(|(_, space, _)| *space).collect();
+        spaces.sort_unstable();
+        spaces.dedup();
+        spaces
+    }
+
+    /// What is to be committed.
+    pub fn mutations(&self) -> Vec<Mutation> {
+        let entries = self.entries.iter();
+        entries.map(|(key, value)| Mutation { key: key.clone(), value: value.clone() }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollback_restores_what_was_written_before() {
+        let mut buffer = Buffer::default();
+        let (space, key) = (SpaceId(1), b"k".to_vec());
+        buffer.put(key.clone(), Some(vec![1]));
+        buffer.wrote(space, RowId(1));
+        buffer.put(key.clone(), None);
+        buffer.wrote(space, RowId(1));
+        buffer.put(b"l".to_vec(), Some(vec![2]));
+        buffer.wrote(space, RowId(2));
+        assert_eq!(buffer.get(&key), Some(&None));
+        assert_eq!(buffer.range(b"a", b"z").len(), 2);
+        buffer.back_to(1);
+        assert_eq!(buffer.get(&key), Some(&Some(vec![1])));
+        assert_eq!(buffer.rows(space), [RowId(1)]);
+        buffer.back_to(0);
+        assert!(buffer.mutations().is_empty() && buffer.spaces().is_empty());
+    }
+}

@@ -1,0 +1,17 @@
+//! The client and the engine of a gateway from outside, over `froglet_testkit::ranges`.
+//!
+//! ```text
+//!   commits     one thing that goes wrong each, by name
+//!   engine      two gateways against a map, from a seed
+//!   fences      what a schema change closes: by name, and from a seed
+//!   moves       rows that move from table to table: by name, and from a seed
+//!   transfers   many that go wrong by chance, from a seed: what must hold whatever happens
+//! ```
+
+mod commits;
+mod engine;
+mod fences;
+mod map;
+mod moves;
+mod support;
+mod transfers;

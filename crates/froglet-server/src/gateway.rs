@@ -1,0 +1,52 @@
+//! From the address of a cluster to a database: a server without data of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use froglet_cluster::network::grpc::GrpcNetwork;
+use froglet_cluster::{ClusterEngine, ClusterOptions};
+use froglet_engine::Engine;
+use froglet_sql::{Database, Defaults};
+
+use crate::config::{Config, StoreAddress};
+use crate::error::ServerError;
+use crate::open::Opened;
+
+/// A call of a store or of the placement driver takes at most so long.
+const CALL_TIMEOUT: Duration = Duration::from_secs(4);
+/// How long the store may not answer before a statement fails.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Opens a database of a cluster.
+pub(crate) async fn open(
+    config: &Config,
+    store: &StoreAddress,
+    defaults: Defaults,
+) -> Result<Opened, ServerError> {
+    tracing::info!(drivers = ?store.drivers, database = store.database, "joining");
+    let drivers = store.drivers.clone();
+    let options = ClusterOptions {
+        database: store.database.clone(),
+        patience: PATIENCE,
+        memory_limit_bytes: config.memory_limit_bytes,
+    };
+    let opening = tokio::task::spawn_blocking(move || {
+        ClusterEngine::open(Arc::new(GrpcNetwork::new(drivers, CALL_TIMEOUT)), options)
+    });
+    let cluster = opening.await.map_err(ServerError::task)??;
+    let engine: Arc<dyn Engine> = cluster.clone();
+    let opened = engine.clone();
+    // Where it may wait for the store.
+    let opening = cluster.handle().spawn(async move { Database::open(opened, defaults).await });
+    let db = opening.await.map_err(ServerError::task)??;
+    let catalog = Arc::downgrade(db.catalog());
+    cluster.follow_catalog(move || match catalog.upgrade()?.refresh() {
+        Ok(ts) => Some(ts),
+        Err(error) => {
+            tracing::warn!(%error, "the catalog cannot be read");
+            None
+        }
+    });
+    tracing::info!("joined");
+    Ok(Opened { engine, db, log_failed: Arc::default() })
+}
