@@ -29,6 +29,7 @@ use crate::figures::{BlockCounts, EngineFigures, TableRegions};
 use crate::id::{ColumnId, Home, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 use crate::layout::{Dictionary, Layout};
 use crate::moving::Moving;
+use crate::online::OnlineIndexes;
 use crate::range::{Direction, KeyRange};
 use crate::snapshot::{HeldBack, Snapshot};
 use crate::value::{ColumnType, Row, Value};
@@ -393,6 +394,11 @@ pub trait Table: Send + Sync {
 
     /// How rows move out of it and into it, if it is of an engine that has that.
     fn moving(&self) -> Option<&dyn Moving> {
+        None
+    }
+
+    /// Indexes that are built while other servers write, of an engine whose tables several of them write.
+    fn online_indexes(&self) -> Option<&dyn OnlineIndexes> {
         None
     }
 

@@ -28,6 +28,7 @@ pub mod key;
 pub mod layout;
 pub mod locks;
 pub mod moving;
+pub mod online;
 pub mod numeric;
 pub mod range;
 pub mod reads;
@@ -45,6 +46,7 @@ pub use figures::{Asked, BlockCounts, EngineFigures, RegionFigures, TableRegions
 pub use id::{ColumnId, Home, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout, NullKeys, RowKey, Within};
 pub use moving::{Ask, Found, Moved, Moving, Which};
+pub use online::{Built, OnlineBuild, OnlineIndexes};
 pub use range::{Direction, KeyRange};
 pub use reads::{Reads, SpaceReads};
 pub use snapshot::{HeldBack, Holder, Snapshot};

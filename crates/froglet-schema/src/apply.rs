@@ -403,6 +403,12 @@ impl Catalog {
                 self.migrate_key(txn, scope, (base, def), &rows, (name, is_kept)).await?;
                 continue;
             }
+            if let Work::Index(id) = item
+                && rows.online_indexes().is_some()
+            {
+                self.index_online(txn, scope, def, (&*rows, id)).await?;
+                continue;
+            }
             let kind = step_kind(&*rows, def, item);
             let step = Step::new(kind, rows.clone(), since, self.engine().clone());
             self.run_step(txn, scope, def, step).await?;

@@ -232,7 +232,8 @@ impl OnConflict {
                         return Err(twice().into());
                     }
                     if let Some(outcome) = update.run(inserter, writer, &row, other).await? {
-                        touched.push(other);
+                        // A row whose condition said no may be proposed again.
+                        touched.extend(outcome.as_ref().map(|_| other));
                         return Ok(outcome);
                     }
                 }

@@ -34,6 +34,11 @@ impl Buffer {
         self.entries.get(key).or_else(|| self.held.get(key))
     }
 
+    /// What a key was when it was locked, if it was.
+    pub fn held(&self, key: &[u8]) -> Option<&Option<Vec<u8>>> {
+        self.held.get(key)
+    }
+
     /// What it has of a range, in order.
     pub fn range(&self, from: &[u8], to: &[u8]) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         if from >= to {

@@ -316,6 +316,17 @@ impl Fences {
         others.all(|(_, spaces)| spaces.iter().all(|space| !fence.spaces.contains(space)))
     }
 
+    /// Commits under way that write one of these spaces.
+    pub fn under_way_in(&self, spaces: &[SpaceId]) -> Vec<u64> {
+        let under_way = self.under_way.lock();
+        let writes = |(_, written): &(&u64, &Vec<SpaceId>)| written.iter().any(|w| spaces.contains(w));
+        under_way.iter().filter(writes).map(|(start_ts, _)| *start_ts).collect()
+    }
+
+    pub fn is_under_way(&self, start_ts: u64) -> bool {
+        self.under_way.lock().contains_key(&start_ts)
+    }
+
     /// A commit begins, under a lease that was asked for before [C2].
     pub fn enter(
         self: &Arc<Self>,

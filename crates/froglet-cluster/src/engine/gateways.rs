@@ -1,7 +1,8 @@
 //! The gateways of a database, as they know of each other: under leases in the placement driver's etcd.
 //!
 //! ```text
-//!   each says, and says again     catalog as of v, whose last change was m; views from o on     until its lease is over
+//!   each says, and says again     catalog as of v, whose last change was m; views from o on;    until its lease is over
+//!                                 which fence it has closed for, which list of builds it follows
 //!   a schema change m, committed  waits until everybody says m, or v ≥ its timestamp, or is gone
 //!   garbage                       goes when everybody says o, v > when it became that
 //! ```
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use super::builds::Builds;
 use super::fences::Fences;
 use super::intern::Interned;
 use crate::client::{Client, StoreError};
@@ -47,19 +49,21 @@ pub(super) struct State {
     pub mark: u64,
 }
 
-/// What a gateway says: its catalog, the oldest of its views, and for which fence it has closed (0: none). What makes no
-/// sense is a word of somebody who has nothing of all that.
+/// What a gateway says: its catalog, the oldest of its views, as of when it follows the builds of indexes, and for which
+/// fence it has closed (0: none). What makes no sense is a word of somebody who has nothing of all that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Word {
     catalog: State,
     oldest: u64,
+    followed: u64,
     closed: u64,
 }
 
 impl Word {
     fn bytes(self) -> Vec<u8> {
         let State { as_of, mark } = self.catalog;
-        format!("{as_of} {mark} {} {}", self.oldest, self.closed).into_bytes()
+        let Word { oldest, followed, closed, .. } = self;
+        format!("{as_of} {mark} {oldest} {followed} {closed}").into_bytes()
     }
 
     /// Whether he has a state of the catalog, or a later one.
@@ -70,8 +74,8 @@ impl Word {
     fn of(bytes: &[u8]) -> Option<Word> {
         let numbers = std::str::from_utf8(bytes).ok()?.split(' ').map(str::parse);
         let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
-        let [as_of, mark, oldest, closed] = numbers[..] else { return None };
-        Some(Word { catalog: State { as_of, mark }, oldest, closed })
+        let [as_of, mark, oldest, followed, closed] = numbers[..] else { return None };
+        Some(Word { catalog: State { as_of, mark }, oldest, followed, closed })
     }
 }
 
@@ -97,6 +101,7 @@ pub(super) struct Gateways {
     catalog: Mutex<State>,
     interned: Arc<Interned>,
     fences: Arc<Fences>,
+    builds: Arc<Builds>,
     others: Mutex<Vec<Word>>,
     has_said: Notify,
     is_open: AtomicBool,
@@ -105,7 +110,12 @@ pub(super) struct Gateways {
 }
 
 impl Gateways {
-    pub fn new(database: u32, interned: Arc<Interned>, fences: Arc<Fences>) -> Gateways {
+    pub fn new(
+        database: u32,
+        interned: Arc<Interned>,
+        fences: Arc<Fences>,
+        builds: Arc<Builds>,
+    ) -> Gateways {
         let prefix = format!("/froglet/{database}/gateways/").into_bytes();
         let name: u128 = rand::random();
         Gateways {
@@ -119,6 +129,7 @@ impl Gateways {
             catalog: Mutex::default(),
             interned,
             fences,
+            builds,
             others: Mutex::default(),
             has_said: Notify::new(),
             is_open: AtomicBool::new(true),
@@ -138,7 +149,8 @@ impl Gateways {
             self.lease.store(lease, Ordering::SeqCst);
         }
         let oldest = self.interned.oldest().map_or(now, |ts| ts.0.min(now));
-        let word = Word { catalog: self.catalog(), oldest, closed: self.fences.closed() };
+        let (followed, closed) = (self.builds.followed(), self.fences.closed());
+        let word = Word { catalog: self.catalog(), oldest, followed, closed };
         if !network.say(lease, &self.own, &word.bytes()).await? {
             self.lease.store(0, Ordering::SeqCst);
             return Ok(false);
@@ -146,6 +158,7 @@ impl Gateways {
         // [G1]
         if !self.is_back.load(Ordering::SeqCst) {
             self.fences.look_anew().await?;
+            self.builds.look_anew(self.lease() == 0).await?;
             self.leases.fetch_add(1, Ordering::SeqCst);
             self.is_back.store(true, Ordering::SeqCst);
         }
@@ -277,6 +290,11 @@ impl Gateways {
     pub async fn have_closed(&self, fence: u64) -> Result<bool, StoreError> {
         let (others, catalog) = (self.look().await?, self.catalog());
         Ok(others.iter().all(|word| word.closed == fence && word.has(catalog)))
+    }
+
+    /// Whether every other gateway follows the builds of indexes as of a timestamp, or is gone.
+    pub async fn have_followed(&self, ts: u64) -> Result<bool, StoreError> {
+        Ok(self.look().await?.iter().all(|word| word.followed >= ts))
     }
 
     /// The oldest timestamp that somebody reads, or has the catalog of.

@@ -7,6 +7,7 @@
 //!                               │ 'n' │ note 8                           → 1, note
 //!                  space 0, else │ 'v'                                    → the last change of the catalog
 //!                               │ 'f'                                    → a fence (`fences`)
+//!                               │ 'b'                                    → indexes that are built (`builds`)
 //!                               │ 'c' │ space 4                          → start of the transaction that closed it, 8
 //!   row key: the table's primary key, or ts 8 │ n 4 of the transaction that made the row
 //! ```
@@ -55,6 +56,11 @@ pub(super) fn catalog_mark(database: u32) -> Vec<u8> {
 /// Who closes spaces now, see `fences`.
 pub(super) fn fence(database: u32) -> Vec<u8> {
     [&space(database, SpaceId(0))[..], b"f"].concat()
+}
+
+/// Indexes that are built now, see `builds`.
+pub(super) fn builds(database: u32) -> Vec<u8> {
+    [&space(database, SpaceId(0))[..], b"b"].concat()
 }
 
 /// Spaces that are closed for good.

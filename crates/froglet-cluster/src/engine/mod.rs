@@ -17,13 +17,17 @@
 //!
 //! What a schema change closes to all gateways, and how, is told in `fences`.
 //!
-//! Left out so far, and refused by whoever is above: indexes and columns that are computed from rows that are there,
-//! foreign keys, SERIALIZABLE.
+//! How indexes are built of rows that are there is told in `builds`.
+//!
+//! Left out so far, and refused by whoever is above: columns that are computed from rows that are there, foreign keys,
+//! SERIALIZABLE.
 
 mod buffer;
+mod builds;
 mod commits;
 mod fences;
 mod gateways;
+mod index;
 mod intern;
 mod keys;
 mod moves;
@@ -49,6 +53,7 @@ use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 use crate::client::{Client, HEARTBEAT, Locking, Mutation, StoreError, WriteSet, behind};
 use crate::network::Network;
+use builds::Builds;
 use commits::Commits;
 use fences::{Fence, Fences};
 use gateways::{Gateways, State};
@@ -62,6 +67,8 @@ const ELSEWHERE: u64 = 1 << 62;
 
 /// How often a gateway looks whether another has changed the catalog.
 const CATALOG_LOOK: Duration = Duration::from_millis(60);
+/// The same, where others wait for the end of what is under way.
+const DRAINING_LOOK: Duration = Duration::from_millis(10);
 
 /// How a gateway's engine is to be.
 #[derive(Clone, Debug)]
@@ -74,6 +81,13 @@ pub struct ClusterOptions {
     pub memory_limit_bytes: u64,
 }
 
+/// What a gateway looks at again and again: the state of the catalog, the fence that is in place, the list of builds.
+struct Look {
+    state: State,
+    fence: Option<Fence>,
+    builds: Option<Vec<u8>>,
+}
+
 /// See the module.
 struct Core {
     client: Arc<Client>,
@@ -82,6 +96,7 @@ struct Core {
     interned: Arc<Interned>,
     gateways: Arc<Gateways>,
     fences: Arc<Fences>,
+    builds: Arc<Builds>,
     txns: RwLock<HashMap<TxnId, Arc<Shared>>>,
     commits: Arc<Commits>,
     memory: AtomicU64,
@@ -183,19 +198,20 @@ impl Core {
         Err(EngineError::MemoryLimit { limit_bytes, used_bytes, asked_bytes })
     }
 
-    /// The state of the catalog, and the fence that is in place.
-    async fn catalog_state(&self) -> Result<(State, Option<Fence>), StoreError> {
+    /// What there is to follow.
+    async fn look(&self) -> Result<Look, StoreError> {
         let as_of = self.client.timestamp().await?;
-        let mark_at = keys::catalog_mark(self.database);
-        let all = vec![mark_at.clone(), keys::fence(self.database)];
-        let (mut mark, mut fence) = (0, None);
+        let (mark_at, fence_at) = (keys::catalog_mark(self.database), keys::fence(self.database));
+        let all = vec![mark_at.clone(), fence_at.clone(), keys::builds(self.database)];
+        let (mut mark, mut fence, mut builds) = (0, None, None);
         for (key, value) in self.client.get_all(all, as_of).await? {
-            match key == mark_at {
-                true => mark = value.try_into().map_or(0, u64::from_be_bytes),
-                false => fence = Some(Fence::of(&value)?),
+            match key {
+                key if key == mark_at => mark = value.try_into().map_or(0, u64::from_be_bytes),
+                key if key == fence_at => fence = Some(Fence::of(&value)?),
+                _ => builds = Some(value),
             }
         }
-        Ok((State { as_of, mark }, fence))
+        Ok(Look { state: State { as_of, mark }, fence, builds })
     }
 
     /// A key for a row of a table without a primary key: nobody else makes it.
@@ -264,14 +280,18 @@ impl ClusterEngine {
         let interned = Arc::<Interned>::default();
         let core = |database| {
             let fences = Arc::new(Fences::new(Arc::clone(&client), database));
-            let gateways = Gateways::new(database, Arc::clone(&interned), Arc::clone(&fences));
+            let builds = Builds::new(Arc::clone(&client), database, Arc::clone(&fences));
+            let builds = Arc::new(builds);
+            let (interned, known) = (Arc::clone(&interned), (Arc::clone(&fences), Arc::clone(&builds)));
+            let gateways = Gateways::new(database, Arc::clone(&interned), known.0, known.1);
             Core {
                 client: Arc::clone(&client),
                 handle: handle.clone(),
                 database,
-                interned: Arc::clone(&interned),
+                interned,
                 gateways: Arc::new(gateways),
                 fences,
+                builds,
                 txns: RwLock::default(),
                 commits: Arc::default(),
                 memory: AtomicU64::new(0),
@@ -303,9 +323,11 @@ impl ClusterEngine {
         let (core, refresh) = (Arc::downgrade(&self.core), Arc::new(refresh));
         self.core.handle.spawn(behind(async move {
             while let Some(core) = core.upgrade() {
-                if let Ok((state, fence)) = core.catalog_state().await {
+                let mut pause = CATALOG_LOOK;
+                if let Ok(Look { state, fence, builds }) = core.look().await {
                     let known = core.gateways.catalog();
-                    let mut is_known = known.as_of > 0 && known.mark == state.mark;
+                    let had_changed = known.as_of == 0 || known.mark != state.mark;
+                    let mut is_known = !had_changed;
                     if is_known {
                         core.gateways.set_catalog(state);
                     } else {
@@ -317,13 +339,23 @@ impl ClusterEngine {
                             is_known = true;
                         }
                     }
-                    // Whoever has waited for a fence finds the catalog behind it.
-                    if is_known && let Err(error) = core.follow_fence(state.as_of, fence).await {
-                        tracing::debug!(%error, "a fence is looked at again");
+                    if is_known {
+                        match core.builds.follow(&core, state.as_of, builds, had_changed) {
+                            Ok(true) => pause = DRAINING_LOOK,
+                            Ok(false) => {}
+                            Err(error) => {
+                                tracing::warn!(%error, "this server cannot follow how indexes are built");
+                            }
+                        }
+                        builds::clean_up(&core).await;
+                        // Whoever has waited for a fence finds the catalog behind it.
+                        if let Err(error) = core.follow_fence(state.as_of, fence).await {
+                            tracing::debug!(%error, "a fence is looked at again");
+                        }
                     }
                 }
                 drop(core);
-                tokio::time::sleep(CATALOG_LOOK).await;
+                tokio::time::sleep(pause).await;
             }
         }));
     }

@@ -45,6 +45,14 @@ pub(super) fn is_guest(value: &[u8]) -> bool {
     value.first() == Some(&OF_GUEST) && value.len() > SPACE_BYTES
 }
 
+/// The cells of a row of a table whose rows have a header; none, if it is of another table [P1].
+pub(super) fn cells<'a>(header: &[u8], value: &'a [u8]) -> Option<&'a [u8]> {
+    match header.is_empty() {
+        true => (!is_guest(value)).then_some(value),
+        false => value.strip_prefix(header),
+    }
+}
+
 impl Place {
     /// Whether its rows are with those of another space.
     pub fn is_within(&self) -> bool {
@@ -96,16 +104,17 @@ impl Place {
 
     /// What the store has of a row.
     pub fn value(&self, cells: &[u8]) -> Vec<u8> {
-        let header = self.guest.as_ref().map_or(&[][..], |guest| &guest.header);
-        [header, cells].concat()
+        [self.header(), cells].concat()
+    }
+
+    /// What is before the cells of a row.
+    pub fn header(&self) -> &[u8] {
+        self.guest.as_ref().map_or(&[][..], |guest| &guest.header)
     }
 
     /// The cells of a row; none, if it is of another table [P1].
     pub fn cells<'a>(&self, value: &'a [u8]) -> Option<&'a [u8]> {
-        match &self.guest {
-            Some(guest) => value.strip_prefix(&guest.header[..]),
-            None => (!is_guest(value)).then_some(value),
-        }
+        cells(self.header(), value)
     }
 }
 

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use froglet_engine::batch::batch_of;
 use froglet_engine::{
     BlockRows, ColumnFill, Direction, EngineError, EngineTxn, Feed, IndexBuild, IndexSpec, Install,
-    Installs, KeyRange, Layout, MigrateError, Moving, ReadFailed, RegionFigures, Row, RowId,
+    Installs, KeyRange, Layout, MigrateError, Moving, OnlineIndexes, ReadFailed, RegionFigures, Row, RowId,
     RowWrite, Savepoint, Snapshot, SpaceId, Table, TableRegions, Ts, TxnId, WriteStop,
 };
 use froglet_log::cells::Wanted;
 
+use super::index::Index;
 use super::place::Place;
 use super::txn::ClusterTxn;
 use super::view::View;
@@ -22,16 +23,6 @@ use super::{Core, failed, keys, unsupported};
 
 /// Rows that are looked up together.
 const ROWS_AT_ONCE: usize = 256;
-
-/// An index whose entries are keys of their own.
-pub(super) struct Index {
-    pub spec: IndexSpec,
-    pub prefix: Vec<u8>,
-    /// Its columns.
-    pub wanted: Wanted,
-    /// Its place in the layout.
-    position: usize,
-}
 
 /// A table in the store.
 pub struct ClusterTable {
@@ -50,19 +41,14 @@ type VisitRow<'a> = &'a mut dyn FnMut(RowId, &mut Row) -> ControlFlow<()>;
 impl ClusterTable {
     pub(super) fn new(core: Arc<Core>, space: SpaceId, layout: Arc<Layout>) -> ClusterTable {
         let database = core.database;
-        let wanted = |spec: &IndexSpec| {
-            let columns = layout.key_positions(spec).map(|at| &layout.columns[at]);
-            Wanted::new(columns.map(|column| (column.id, column.missing.clone())))
-        };
         let indexes = layout.indexes.iter().enumerate();
         let indexes =
             indexes.filter(|(_, spec)| layout.row_key.is_none_or(|key| key.index != spec.id));
         let indexes = indexes
-            .map(|(position, spec)| Index {
-                spec: spec.clone(),
-                prefix: keys::index(database, space, spec.id),
-                wanted: wanted(spec),
-                position,
+            .map(|(position, spec)| {
+                let columns = layout.key_positions(spec).map(|at| &layout.columns[at]);
+                let missing = columns.map(|column| column.missing.clone()).collect();
+                Index::new(database, space, spec.clone(), missing, position)
             })
             .collect();
         let place = Place::of(database, space, &layout);
@@ -469,6 +455,10 @@ impl Table for ClusterTable {
     }
 
     fn moving(&self) -> Option<&dyn Moving> {
+        Some(self)
+    }
+
+    fn online_indexes(&self) -> Option<&dyn OnlineIndexes> {
         Some(self)
     }
 

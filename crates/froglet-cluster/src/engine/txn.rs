@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::buffer::Buffer;
+use super::builds::{self, OwnBuild};
 use super::fences::{self, Claim, UnderWay};
 use super::gateways::{State, silent};
 use super::{Core, failed, keys, place, unsupported};
@@ -91,6 +92,8 @@ pub(super) struct ClusterTxn {
     pub core: Arc<Core>,
     pub id: TxnId,
     pub shared: Arc<Shared>,
+    /// Indexes that are built for it.
+    pub builds: Vec<OwnBuild>,
     snapshot: Arc<Snapshot>,
     prewriting: Option<Prewriting>,
     charged_bytes: u64,
@@ -111,6 +114,7 @@ impl ClusterTxn {
             core: Arc::clone(core),
             id,
             shared,
+            builds: Vec::new(),
             snapshot: core.snapshot_at(ts, id),
             prewriting: None,
             charged_bytes: 0,
@@ -125,10 +129,19 @@ impl ClusterTxn {
         Ok(())
     }
 
+    /// The number of the write that comes next; a savepoint from here on is one after it.
+    pub fn next_write(&mut self) -> u32 {
+        let mut buffer = self.shared.buffer.lock();
+        let next = buffer.writes;
+        buffer.moved();
+        next
+    }
+
     fn end(&mut self) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
+        self.give_up_since(0);
         self.core.txns.write().remove(&self.id);
         self.core.memory.fetch_sub(self.charged_bytes, Ordering::Relaxed);
         match self.prewriting.take() {
@@ -153,16 +166,27 @@ impl ClusterTxn {
         }
     }
 
+    /// Gives up the builds after the first so many writes.
+    fn give_up_since(&mut self, writes: u32) {
+        for build in self.builds.extract_if(.., |build| build.since >= writes) {
+            build.stop();
+            self.core.handle.spawn(builds::give_up(Arc::clone(&self.core), build));
+        }
+    }
+
     fn begin_prewrite(&self, mutations: Vec<Mutation>) -> Begun {
         let (outcome, (end, ended)) = (Arc::<Mutex<_>>::default(), watch::channel(false));
         let is_given_up = Arc::<AtomicBool>::default();
         let begun =
             Begun { outcome: Arc::clone(&outcome), is_given_up: Arc::clone(&is_given_up), ended };
         let (core, shared) = (Arc::clone(&self.core), Arc::clone(&self.shared));
-        let (is_change, closes) = (self.changes_catalog(), self.closes());
+        let change = Change {
+            is_of_catalog: self.changes_catalog(),
+            closes: self.closes(),
+            builds: self.builds.clone(),
+        };
         self.core.handle.spawn(async move {
-            let prewritten =
-                prewrite(&core, &shared, mutations, is_change, closes, &is_given_up).await;
+            let prewritten = prewrite(&core, &shared, mutations, change, &is_given_up).await;
             *outcome.lock() = Some(prewritten);
             // Whoever was interested may have gone.
             _ = end.send(true);
@@ -203,6 +227,7 @@ impl EngineTxn for ClusterTxn {
     fn rollback_to(&mut self, to: Savepoint) {
         // Its locks stay: who waits for one goes on when the transaction ends.
         self.shared.buffer.lock().back_to(to.0);
+        self.give_up_since(to.0);
     }
 
     fn wrote(&self) -> bool {
@@ -294,6 +319,7 @@ impl EngineTxn for ClusterTxn {
         let commit = self.core.commits.begin();
         let mark = self.changes_catalog().then_some(self.shared.writes.start_ts);
         let (core, number) = (Arc::clone(&self.core), commit.0);
+        let builds = std::mem::take(&mut self.builds);
         self.core.txns.write().remove(&self.id);
         self.core.memory.fetch_sub(self.charged_bytes, Ordering::Relaxed);
         self.has_ended = true;
@@ -303,6 +329,12 @@ impl EngineTxn for ClusterTxn {
             let may = |ts| core.gateways.may_commit(under_way.lease, ts);
             let mut committed = pending.commit_if(may).await;
             drop((under_way, claim));
+            if committed.is_err() {
+                // Those that are public, as far as the store knows, stay.
+                for build in builds {
+                    core.handle.spawn(builds::give_up(Arc::clone(&core), build));
+                }
+            }
             if let (Ok(ts), Some(mark)) = (&committed, mark) {
                 // Whoever is told of it finds it everywhere.
                 let (as_of, ts) = (*ts, *ts);
@@ -328,15 +360,22 @@ impl Drop for ClusterTxn {
     }
 }
 
+/// What a transaction changes of the schema.
+struct Change {
+    is_of_catalog: bool,
+    closes: Vec<SpaceId>,
+    builds: Vec<OwnBuild>,
+}
+
 /// Prewrites; a change of the catalog after everybody has the one before it [G2], and has closed what it closes.
 async fn prewrite(
     core: &Arc<Core>,
     shared: &Shared,
     mut mutations: Vec<Mutation>,
-    is_change: bool,
-    closes: Vec<SpaceId>,
+    change: Change,
     is_given_up: &AtomicBool,
 ) -> Result<Prewritten, EngineError> {
+    let Change { is_of_catalog, closes, builds } = change;
     let (writes, lease) = (&shared.writes, core.gateways.lease());
     let fenced = shared.fenced.lock().clone();
     let under_way = core.fences.enter(lease, writes.start_ts, fenced)?;
@@ -344,13 +383,14 @@ async fn prewrite(
         true => None,
         false => Some(fences::claim(core, &under_way, closes, is_given_up).await?),
     };
-    if is_change {
+    if is_of_catalog {
         core.gateways.wait_for_others(core.gateways.catalog()).await.map_err(failed)?;
         let (key, value) = (keys::catalog_mark(core.database), writes.start_ts.to_be_bytes());
         mutations.push(Mutation { key, value: Some(value.to_vec()) });
     }
+    builds::take_along(core, shared, &builds, &mut mutations).await?;
     // The catalog is to have the timestamp that it is told: no reader puts its commit off.
-    let pending = writes.prewrite(mutations, !is_change).await.map_err(failed)?;
+    let pending = writes.prewrite(mutations, !is_of_catalog).await.map_err(failed)?;
     if !core.gateways.may_commit(lease, pending.commit_ts) {
         pending.roll_back().await;
         return Err(failed(silent()));

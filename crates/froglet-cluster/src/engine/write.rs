@@ -16,6 +16,7 @@ use froglet_engine::{
 use froglet_log::cells::{self, Wanted};
 use smallvec::SmallVec;
 
+use super::index::Entry;
 use super::table::ClusterTable;
 use super::txn::ClusterTxn;
 use super::view::View;
@@ -26,14 +27,6 @@ use crate::client::{Locking, StoreError};
 const LONGEST_ROW: usize = 4 << 20;
 /// More than a key and a value take in memory.
 const WRITE_BYTES: usize = 256;
-
-/// The entries of a row: where each is, and whether no other row may be there.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    pub index: IndexId,
-    pub at: Vec<u8>,
-    pub is_unique: bool,
-}
 
 /// The number of the transaction that stands for whoever has the lock that this one has met.
 fn elsewhere(txn: &ClusterTxn) -> WriteStop {
@@ -54,23 +47,7 @@ impl ClusterTable {
 
     /// The entries of a row, but for that of its own key.
     pub(super) fn entries(&self, cells: &[u8], row_key: &[u8]) -> Result<Vec<Entry>, EngineError> {
-        let mut entries = Vec::new();
-        for index in self.others() {
-            let mut values = Row::new();
-            index.wanted.read(cells, &mut values)?;
-            let mut at = index.prefix.clone();
-            let mut is_apart = false;
-            for (n, (value, part)) in values.iter().zip(&index.spec.key).enumerate() {
-                is_apart |= value.is_null() && index.spec.nulls.sets_apart(n);
-                key::encode_part(&mut at, value, part);
-            }
-            let is_unique = index.spec.unique && !is_apart;
-            if !is_unique {
-                at.extend_from_slice(row_key);
-            }
-            entries.push(Entry { index: index.spec.id, at, is_unique });
-        }
-        Ok(entries)
+        self.others().map(|index| index.entry(cells, row_key)).collect()
     }
 
     fn check_row(&self, at: &[u8], cells: &[u8]) -> Result<(), EngineError> {

@@ -32,10 +32,10 @@ use rand::{Rng, SeedableRng};
 use crate::support::PATIENCE;
 
 /// Every row: a key and a number.
-type Rows = BTreeMap<i64, i64>;
+pub type Rows = BTreeMap<i64, i64>;
 pub type Outcome<T> = Result<T, EngineError>;
 
-const CATALOG: SpaceId = SpaceId(0);
+pub const CATALOG: SpaceId = SpaceId(0);
 /// Of the first database.
 const FENCE: &[u8] = b"tF\0\0\0\x01\0\0\0\0f";
 /// Longer than a lease.
@@ -130,7 +130,7 @@ pub fn is_replaced<T: std::fmt::Debug>(outcome: Outcome<T>) {
 }
 
 impl Gateway {
-    fn table(&self, space: SpaceId) -> Arc<dyn Table> {
+    pub fn table(&self, space: SpaceId) -> Arc<dyn Table> {
         Engine::open(&*self.engine, space, layout()).expect("any layout will do")
     }
 
@@ -182,7 +182,7 @@ impl Gateway {
         }
     }
 
-    fn insert(
+    pub fn insert(
         &self,
         table: &dyn Table,
         txn: &mut dyn EngineTxn,
@@ -200,7 +200,7 @@ impl Gateway {
     }
 
     /// The transaction of a schema change, which has a row of the catalog.
-    fn closing(&self, row: i64, spaces: &[SpaceId]) -> Outcome<Box<dyn EngineTxn>> {
+    pub fn closing(&self, row: i64, spaces: &[SpaceId]) -> Outcome<Box<dyn EngineTxn>> {
         caught(|| {
             let mut txn = self.begin();
             self.insert(&*self.table(CATALOG), &mut *txn, (row, 0))?;
@@ -243,7 +243,7 @@ fn scan_with_ids(table: &dyn Table, snapshot: &Snapshot) -> Outcome<Vec<(RowId, 
     Ok(rows)
 }
 
-fn scan(table: &dyn Table, snapshot: &Snapshot) -> Outcome<Rows> {
+pub fn scan(table: &dyn Table, snapshot: &Snapshot) -> Outcome<Rows> {
     Ok(scan_with_ids(table, snapshot)?.into_iter().map(|(_, row)| row).collect())
 }
 
@@ -465,7 +465,7 @@ fn a_closer_that_dies_as_it_waits_opens_what_it_closed_when_its_lease_is_over() 
 }
 
 /// It says nothing for so many times a tenth of a second, while others may have taken it for gone.
-fn silence(gateway: &Gateway, times: u32) {
+pub fn silence(gateway: &Gateway, times: u32) {
     for _ in 0..times {
         gateway.way.on_next("keep_lease", Fault::LoseRequest);
     }

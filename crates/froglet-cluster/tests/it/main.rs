@@ -1,6 +1,7 @@
 //! The client and the engine of a gateway from outside, over `froglet_testkit::ranges`.
 //!
 //! ```text
+//!   builds      indexes over rows that are there, while all write: by name, and from a seed
 //!   commits     one thing that goes wrong each, by name
 //!   engine      two gateways against a map, from a seed
 //!   fences      what a schema change closes: by name, and from a seed
@@ -8,6 +9,7 @@
 //!   transfers   many that go wrong by chance, from a seed: what must hold whatever happens
 //! ```
 
+mod builds;
 mod commits;
 mod engine;
 mod fences;

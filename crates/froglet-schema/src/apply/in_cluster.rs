@@ -1,18 +1,23 @@
 //! Tables in a cluster: by which key their rows are kept, and what cannot be done to them so far.
 //!
 //! A change there is the catalog's alone: it touches no row, and a server that has not heard of it yet may go on writing
-//! under the version before it.
+//! under the version before it. Indexes are built by the engine, which sees to it that the entries of such writers are
+//! there.
 
-use froglet_engine::{Home, KeyPart, RowKey, SqlState, Within};
+use froglet_engine::{Built, Home, IndexId, KeyPart, RowKey, SqlState, Table, Within, WriteStop};
 use froglet_txn::Transaction;
 
 use crate::catalog::Catalog;
 use crate::change::{LazyQuery, NewTable, TableQuery};
 use crate::def::{ConstraintKind, IndexDef, TableDef, Timing};
-use crate::edit::Edited;
+use crate::edit::{Edited, Work};
 use crate::error::SchemaError;
 use crate::lazy::LazyMigration;
 use crate::local::Local;
+use crate::rows::types_of;
+use crate::step::show;
+
+use super::Scope;
 
 fn unsupported(what: &str) -> SchemaError {
     let message = format!("{what} is not supported for tables in a cluster");
@@ -127,11 +132,14 @@ impl Catalog {
             edited.work.clear();
             return place_rows(&mut edited.def);
         }
-        if !edited.work.is_empty() {
+        if !edited.work.iter().all(|work| matches!(work, Work::Index(_))) {
             return Err(unsupported("a change that reads or writes the rows").with_detail(
-                "It would compute a column, check rows that are there, or index them. Of a table that the same \
-                 transaction has made, it is possible as long as that has no rows.",
+                "It would compute a column, or check rows that are there. Of a table that the same transaction has \
+                 made, it is possible as long as that has no rows.",
             ));
+        }
+        if !edited.work.is_empty() {
+            self.check_indexed(txn, before)?;
         }
         if let Some(key) = before.row_key
             && edited.def.index_by_id(key.index).is_none()
@@ -139,5 +147,51 @@ impl Catalog {
             return Err(unsupported("dropping the primary key that a table was made with"));
         }
         check(&edited.def)
+    }
+
+    fn check_indexed(&self, txn: &Transaction, before: &TableDef) -> Result<(), SchemaError> {
+        if txn.isolation().keeps_view() {
+            let error = unsupported("an index over rows that are there, at this isolation level,");
+            return Err(error.with_hint("Use READ COMMITTED: the view would be older than the index."));
+        }
+        match self.lazy_of(before) {
+            None => Ok(()),
+            Some(_) => {
+                let error = unsupported("an index of a table whose rows are still being moved there");
+                Err(error.with_hint("Wait until froglet.migrations says that it is whole."))
+            }
+        }
+    }
+
+    /// Builds an index over rows that others go on to write.
+    pub(super) async fn index_online(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        def: &TableDef,
+        (rows, id): (&dyn Table, IndexId),
+    ) -> Result<(), SchemaError> {
+        let index = def.index_by_id(id).expect("the edit added the index");
+        let layout = rows.layout();
+        let position = layout.index_position(id).expect("the layout has the new index");
+        let online = || rows.online_indexes().expect("tables in a cluster are indexed so");
+        let building = online().build_online(txn.part(), position, &index.name)?;
+        let built = tokio::select! {
+            built = building => built?,
+            // The statement is undone, and the build with it.
+            e = scope.limits.exceeded() => return Err(e.into()),
+        };
+        if let Built::Duplicate(values) = built {
+            let columns: Vec<usize> = layout.key_positions(&layout.indexes[position]).collect();
+            let (key, values) = (def.key_shown(index), show(&values, &types_of(rows, &columns)));
+            let message = format!("could not create unique index \"{}\"", index.name);
+            return Err(SchemaError::refused(SqlState::UNIQUE_VIOLATION, message)
+                .with_detail(format!("Key ({key})=({values}) is duplicated.")));
+        }
+        match online().enter_own(txn.part(), position) {
+            Ok(()) => Ok(()),
+            Err(WriteStop::Engine(error)) => Err(error.into()),
+            Err(stop) => unreachable!("whoever is in the way was waited for: {stop:?}"),
+        }
     }
 }
