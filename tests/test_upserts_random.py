@@ -14,11 +14,11 @@ from collections import Counter
 import psycopg
 import pytest
 
-SEEDS = int(os.environ.get("FROGLET_TEST_SEEDS", 2))
+SEEDS = int(os.environ.get("FROGLET_TEST_SEEDS", 1))
 FIRST = int(os.environ.get("FROGLET_TEST_SEED", 20261130))
 STATEMENTS = 300
 # Of a table with more rows many are deleted, so that comparing it takes no time.
-ROWS_MAX = 150
+ROWS_MAX = 60
 
 SETUP = """
 create table t (id int primary key, n int, v text default 'new', u int unique) using {method};
@@ -203,8 +203,8 @@ class Statements:
         return f"delete from {table} where {self.where(table)}" + self.maybe(0.4, " returning *")
 
     def trim(self, table):
-        first = KEYS[table][-1]
-        return f"delete from {table} where {first} not in ({', '.join(self.value(first) for _ in range(40))}) or n is null"
+        last = KEYS[table][-1]
+        return f"delete from {table} where {last} not in ({', '.join(self.value(last) for _ in range(40))}) or n is null"
 
 
 def outcome(connection, statement, binary=False):
@@ -307,15 +307,16 @@ TWICE = {
 }
 
 
-@pytest.mark.parametrize("case", TWICE)
 @pytest.mark.parametrize("method", ["memory", "disk"])
-def test_a_key_twice_in_a_statement(server, request, method, case):
-    rows, condition, expected = TWICE[case]
+def test_a_key_twice_in_a_statement(server, request, method):
     method = "heap" if "postgres" in request.node.name else method
-    server.run(f"create table t (id int primary key, n int) using {method}", "insert into t values (1, 1), (2, 2)")
     with server.connect() as connection:
-        seen, message = outcome(
-            connection, f"insert into t values {rows} on conflict (id) do update set n = excluded.n {condition}")
-        assert seen[-1] == expected, message
-        written = {"INSERT 0 1": [(1, 20), (2, 2)], "INSERT 0 2": [(1, 20), (2, 30)]}.get(expected, [(1, 1), (2, 2)])
-        assert connection.execute("select * from t order by id").fetchall() == written
+        connection.execute(f"create table t (id int primary key, n int) using {method}")
+        for case, (rows, condition, expected) in TWICE.items():
+            connection.execute("delete from t")
+            connection.execute("insert into t values (1, 1), (2, 2)")
+            seen, message = outcome(
+                connection, f"insert into t values {rows} on conflict (id) do update set n = excluded.n {condition}")
+            assert seen[-1] == expected, (case, message)
+            written = {"INSERT 0 1": [(1, 20), (2, 2)], "INSERT 0 2": [(1, 20), (2, 30)]}.get(expected, [(1, 1), (2, 2)])
+            assert connection.execute("select * from t order by id").fetchall() == written, case

@@ -1,4 +1,5 @@
-"""Indexes of tables that are there, in a cluster: built while all gateways write, and right at all of them."""
+"""Indexes of tables that are there, and constraints on them, in a cluster: built and verified while all gateways write, and
+right at all of them."""
 
 import random
 import threading
@@ -8,7 +9,7 @@ import psycopg
 import pytest
 
 from support.processes import wait_until
-from test_gateways import connect, refused
+from test_gateways import connect, refused, refused_within
 
 ROWS = 3_000
 
@@ -61,7 +62,7 @@ def test_an_index_is_there_at_both(pair):
 
 
 class Writers:
-    """Sessions at each gateway, which write until they are stopped; what they were told other than 40001 and 23505."""
+    """Sessions at each gateway, which write until they are stopped, and what they were told."""
 
     def __init__(self, gateways, work, each=2):
         self.stop, self.told, self.done = threading.Event(), [], 0
@@ -75,8 +76,6 @@ class Writers:
                 try:
                     work(connection, draw)
                     self.done += 1
-                except psycopg.errors.SerializationFailure:
-                    pass
                 except Exception as error:  # noqa: BLE001  (told to the test)
                     self.told.append(error)
 
@@ -146,7 +145,12 @@ def test_who_began_before_has_his_entries_after(pair):
         old.execute("delete from t where id = 11")
         a.execute("create index by_n on t (n)")
         a.execute("create unique index by_name on t (name)")
-        old.execute("update t set n = 778, name = 'ten' where id = 10")
+        old.execute("savepoint s")
+        # He goes on under the new version, and finds by the index what he wrote under the old one.
+        assert old.execute("select id from t where name = 'thousand'").fetchall() == [(1000,)]
+        assert old.execute("select id from t where n = 777").fetchall() == [(10,)]
+        assert old.execute("select id from t where name in ('name 11', 'name 12')").fetchall() == [(12,)]
+        old.execute("update t set n = 778, name = 'ten' where name = 'name 10'")
         old.execute("commit")
     for connection in (a, b):
         check_index(connection, "by_n", "n")
@@ -215,12 +219,6 @@ def test_own_rows_are_in_it(pair):
     a.execute("rollback")
 
 
-def refused_within(connection, statement, state):
-    connection.execute("savepoint tried")
-    refused(connection, statement, state)
-    connection.execute("rollback to tried")
-
-
 def test_a_builder_that_dies_leaves_nothing(pair):
     one, other, a, b = pair
     fill(a, 500)
@@ -264,10 +262,104 @@ def test_a_statement_that_is_cancelled_leaves_nothing(pair):
     check_index(a, "by_n", "n")
 
 
+def test_what_is_dropped_again_is_in_nobodys_way(pair):
+    one, other, a, b = pair
+    fill(a, 100)
+    with a.transaction():
+        a.execute("create unique index by_name on t (name)")
+        a.execute("alter table t add constraint small check (n < 1000)")
+        a.execute("drop index by_name")
+        a.execute("alter table t drop constraint small")
+        b.execute("insert into t values (-1, 2000, 'name 1')")
+        a.execute("insert into t values (-2, 3000, 'name 2')")
+    for n in range(3):
+        a.execute("create unique index by_id on t (id, name)")
+        a.execute("drop index by_id")
+        with b.transaction():
+            b.execute("insert into t values (%s, 1, 'name 1')", (-3 - n,))
+    with a.transaction():
+        a.execute("create unique index by_id on t (id, name)")
+        a.execute("drop table t")
+
+
+def test_duplicates_are_deleted_and_the_index_made_in_one_transaction(pair):
+    """As a migration does it."""
+    one, other, a, b = pair
+    fill(a, 200)
+    b.execute("update t set name = 'same' where id in (20, 30, 150)")
+    b.execute("update t set n = null where id in (7, 8)")
+    with a.transaction():
+        a.execute("delete from t where id in (30, 150)")
+        a.execute("update t set n = 0 where n is null")
+        a.execute("create unique index by_name on t (name)")
+        a.execute("alter table t alter column n set not null")
+        assert a.execute("select id from t where name = 'same'").fetchall() == [(20,)]
+    refused(b, "insert into t values (500, 0, 'same')", "23505")
+    refused(b, "insert into t values (500, null, 'other')", "23502")
+    assert b.execute("select count(*) from t where n is null").fetchone() == (0,)
+
+
+CONSTRAINTS = (
+    ("add constraint small check (n < 5000 and name <> upper(name))", "n = 5000", "23514", "small"),
+    ("alter column n set not null", "n = null", "23502", None),
+    ("add primary key (n, name)", "name = null", "23502", None),
+)
+
+
+@pytest.mark.parametrize("change, breach, state, name", CONSTRAINTS)
+def test_a_constraint_holds_for_all(pair, change, breach, state, name):
+    """For rows that are there, for those written meanwhile, and for those of who began before."""
+    one, other, a, b = pair
+    a.execute("create table t (id int, n int, name text)" if "primary" in change else
+              "create table t (id int primary key, n int, name text)")
+    a.execute("insert into t select g, g, 'name ' || g from generate_series(1, 2000) g")
+    b.execute(f"update t set {breach} where id = 1500")
+    with pytest.raises(psycopg.Error) as raised:
+        a.execute(f"alter table t {change}")
+    assert raised.value.sqlstate == state and "t" in str(raised.value)
+    b.execute("delete from t where id = 1500")
+    # Meanwhile: he is not refused, and the change fails.
+    a.execute("begin")
+    a.execute(f"alter table t {change}")
+    b.execute(f"update t set {breach} where id = 1")
+    refused(a, "commit", state)
+    b.execute("delete from t where id = 1")
+    with connect(other) as old, connect(other) as right:
+        for session in (old, right):
+            session.execute("begin")
+        old.execute(f"update t set {breach} where id = 2")
+        right.execute("update t set n = n + 1 where id = 3")
+        a.execute(f"alter table t {change}")
+        refused(old, "commit", "40001")
+        right.execute("commit")
+    for connection in (a, b):
+        refused(connection, f"update t set {breach} where id = 2", state)
+    assert b.execute("select n from t where id in (2, 3) order by id").fetchall() == [(2,), (4,)]
+    if name:
+        b.execute(f"alter table t drop constraint {name}")
+        a.execute(f"update t set {breach} where id = 2")
+
+
+def test_a_constraint_is_validated_later(pair):
+    one, other, a, b = pair
+    fill(a, 300)
+    b.execute("alter table t add constraint small check (n < 40) not valid")
+    refused(a, "alter table t validate constraint small", "23514")
+    refused(b, "insert into t values (1000, 45, 'new')", "23514")
+    a.execute("delete from t where n >= 40")
+    b.execute("alter table t validate constraint small")
+    assert a.execute("select convalidated from pg_constraint where conname = 'small'").fetchone() == (True,)
+    # An index is a constraint.
+    a.execute("create unique index by_name on t (name)")
+    b.execute("alter table t add constraint named unique using index by_name")
+    refused(a, "insert into t values (1000, 1, 'name 1')", "23505")
+
+
 REFUSED = (
     ("create index on t ((n + 1))", "0A000"),
     ("create index on t (n) where n > 3", "0A000"),
-    ("alter table t add constraint positive check (n > 0)", "0A000"),
+    ("alter table t alter column n type bigint", "0A000"),
+    ("alter table t add column drawn uuid default gen_random_uuid()", "0A000"),
     ("create index on t (absent)", "42703"),
     ("begin isolation level repeatable read; create index on t (n)", "0A000"),
 )

@@ -29,7 +29,7 @@ use crate::figures::{BlockCounts, EngineFigures, TableRegions};
 use crate::id::{ColumnId, Home, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 use crate::layout::{Dictionary, Layout};
 use crate::moving::Moving;
-use crate::online::OnlineIndexes;
+use crate::online::{BuildOf, OnlineIndexes};
 use crate::range::{Direction, KeyRange};
 use crate::snapshot::{HeldBack, Snapshot};
 use crate::value::{ColumnType, Row, Value};
@@ -588,6 +588,8 @@ pub trait EngineTxn: Send + Sync + Any {
             message: "this engine closes no tables to other servers".into(),
         })
     }
+    /// Before its commit: which of what is built for it ([`Table::online_indexes`]) it still has. The rest is given up.
+    fn retain_builds(&mut self, _is_kept: &dyn Fn(SpaceId, BuildOf) -> bool) {}
     /// Makes certain that what the commit logs has its place, so that nothing waits between
     /// [`EngineTxn::pre_commit`] and the verdict. Whoever is told to wait waits, and asks again; nothing is
     /// written in between. A retreat gives the place back.

@@ -28,8 +28,8 @@ pub mod key;
 pub mod layout;
 pub mod locks;
 pub mod moving;
-pub mod online;
 pub mod numeric;
+pub mod online;
 pub mod range;
 pub mod reads;
 pub mod snapshot;
@@ -46,7 +46,7 @@ pub use figures::{Asked, BlockCounts, EngineFigures, RegionFigures, TableRegions
 pub use id::{ColumnId, Home, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout, NullKeys, RowKey, Within};
 pub use moving::{Ask, Found, Moved, Moving, Which};
-pub use online::{Built, OnlineBuild, OnlineIndexes};
+pub use online::{BuildOf, Built, OnlineBuild, OnlineCheck, OnlineIndexes, RowCheck};
 pub use range::{Direction, KeyRange};
 pub use reads::{Reads, SpaceReads};
 pub use snapshot::{HeldBack, Holder, Snapshot};

@@ -1,24 +1,68 @@
-//! An index over rows that are there, of a table that several servers write: built while they go on.
+//! Indexes over rows that are there, and conditions on them, of a table that several servers write: they go on.
 //!
 //! ```text
-//!   build ─▶ every server keeps its entries ─▶ entries of all rows ─▶ enter_own ─▶ commit: it is there for all
+//!   build    ─▶ every server keeps its entries ─▶ entries of all rows ─▶ enter_own ─▶ commit: it is there for all
+//!   verify   ─▶ every server looks at what it writes ─▶ all rows are looked at     ─▶ commit: it holds for all
 //! ```
 
 use std::pin::Pin;
+use std::sync::Arc;
 
-use crate::{EngineError, EngineTxn, Row, WriteStop};
+use crate::{ColumnId, EngineError, EngineTxn, IndexId, Row, Value};
+
+/// What is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum BuildOf {
+    /// An index.
+    Index(IndexId),
+    /// A constraint is verified, of this object id.
+    Constraint(u32),
+    /// That a column is not NULL.
+    NotNull(ColumnId),
+}
 
 /// How a build has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Built {
-    /// Every row that is committed has its entry.
+    /// Every row that is committed has its entry, or was looked at.
     Whole,
     /// Two rows share a key of an index that is to be unique: its values.
     Duplicate(Row),
+    /// The condition is false for a row: its columns.
+    Violated(Row),
 }
 
 /// A build under way. It goes on when this is dropped, until its transaction ends.
 pub type OnlineBuild = Pin<Box<dyn Future<Output = Result<Built, EngineError>> + Send>>;
+
+/// A condition on each row.
+pub trait RowCheck: Send + Sync {
+    /// The first of some rows, each of the columns that it reads, for which it is false.
+    fn first_violated(&self, rows: &[Row]) -> Result<Option<usize>, EngineError>;
+}
+
+/// No column is NULL.
+pub struct NoNull;
+
+impl RowCheck for NoNull {
+    fn first_violated(&self, rows: &[Row]) -> Result<Option<usize>, EngineError> {
+        Ok(rows.iter().position(|row| row.iter().any(Value::is_null)))
+    }
+}
+
+/// A condition that is to hold from a commit on.
+pub struct OnlineCheck {
+    /// What it is for.
+    pub of: BuildOf,
+    /// The columns that it reads, by layout positions.
+    pub columns: Vec<usize>,
+    /// It.
+    pub check: Arc<dyn RowCheck>,
+    /// What another server makes it of; none: no column is NULL.
+    pub recipe: Option<Vec<u8>>,
+    /// The error of its transaction where it is false.
+    pub violated: EngineError,
+}
 
 /// See the module. Behind [`Table`](crate::Table).
 pub trait OnlineIndexes {
@@ -34,5 +78,15 @@ pub trait OnlineIndexes {
 
     /// Enters what the transaction itself has written, once the build is whole. Its views from then on find all rows by
     /// the index, and those from before not.
-    fn enter_own(&self, txn: &mut dyn EngineTxn, index: usize) -> Result<(), WriteStop>;
+    fn enter_own(&self, txn: &mut dyn EngineTxn, index: usize) -> Result<(), EngineError>;
+
+    /// Enters what the transaction has written under an older layout into all indexes of this one: it goes on under it.
+    fn enter_newer(&self, txn: &mut dyn EngineTxn) -> Result<(), EngineError>;
+
+    /// Begins to verify a condition, as an index is built. The transaction fails to commit where it has become false.
+    fn verify_online(
+        &self,
+        txn: &mut dyn EngineTxn,
+        check: OnlineCheck,
+    ) -> Result<OnlineBuild, EngineError>;
 }

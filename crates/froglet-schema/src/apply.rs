@@ -397,16 +397,14 @@ impl Catalog {
         let layout = union(&before.def, union(&base.def, def.layout()));
         let rows = self.engine().open(def.space, Arc::new(layout))?;
         for item in work {
+            if rows.online_indexes().is_some() {
+                self.work_online(txn, scope, def, (&*rows, item)).await?;
+                continue;
+            }
             let since = txn.savepoint();
             let is_kept = !item.is_of_rows();
             if let Work::ForeignKey(name) | Work::KeptForeignKey(name) = &item {
                 self.migrate_key(txn, scope, (base, def), &rows, (name, is_kept)).await?;
-                continue;
-            }
-            if let Work::Index(id) = item
-                && rows.online_indexes().is_some()
-            {
-                self.index_online(txn, scope, def, (&*rows, id)).await?;
                 continue;
             }
             let kind = step_kind(&*rows, def, item);

@@ -35,6 +35,10 @@ pub trait Check: Send + Sync {
     fn eval(&self, batch: &RecordBatch) -> Result<BooleanArray, CompiledError>;
     /// The error for a violating row, which is given in the order of `inputs`.
     fn violation(&self, row: &[Value]) -> CompiledError;
+    /// What another server makes it of ([`Recompile::check`](crate::Recompile::check)).
+    fn recipe(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Makes at most one row from each row of a table.

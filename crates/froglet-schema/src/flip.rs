@@ -193,6 +193,7 @@ impl Catalog {
             self.ended_migrations.record(txn, &migration.status_if_done())?;
         }
         self.prepare_lazies(txn, limits).await?;
+        self.retain_builds(txn);
         self.record_change(txn)?;
         CrashPoint::FlipVerified.reached();
         let me = txn.id().0;

@@ -20,7 +20,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use froglet_engine::{EngineError, Home, SpaceId, SqlState, Table, Ts, TxnId};
+use froglet_engine::{ColumnType, EngineError, Home, SpaceId, SqlState, Table, Ts, TxnId};
 use froglet_txn::{Limits, Transaction};
 
 use crate::apply::set_home::Whole;
@@ -53,13 +53,15 @@ const RESUMING: Ts = Ts::LATEST;
 /// A migration that has ended, and when.
 pub(crate) type Retired = (Ts, Arc<dyn LazyMigration>);
 
-/// Compiles again what recovery has found, of its recipe.
+/// Compiles again what recovery has found, or another server says, of its recipe.
 pub trait Recompile: Send + Sync {
     /// The query of a table, in a catalog that has its sources as they were, under the names that they had, and
     /// nothing else.
     fn query(&self, recipe: &str, catalog: CatalogVersion) -> Result<LazyQuery, SchemaError>;
     /// The expression of a column, over its table as it was.
     fn column(&self, recipe: &str, table: &TableDef) -> Result<Arc<dyn Transform>, SchemaError>;
+    /// A condition on each row, as a column that is false where it does not hold, and the types of what it reads.
+    fn check(&self, recipe: &str) -> Result<(Arc<dyn Transform>, Vec<ColumnType>), SchemaError>;
 }
 
 impl Catalog {

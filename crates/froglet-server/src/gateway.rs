@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use froglet_cluster::network::grpc::GrpcNetwork;
 use froglet_cluster::{ClusterEngine, ClusterOptions};
-use froglet_engine::Engine;
+use froglet_engine::{Engine, EngineError, SqlState};
 use froglet_sql::{Database, Defaults};
 
 use crate::config::{Config, StoreAddress};
@@ -16,6 +16,11 @@ use crate::open::Opened;
 const CALL_TIMEOUT: Duration = Duration::from_secs(4);
 /// How long the store may not answer before a statement fails.
 const PATIENCE: Duration = Duration::from_secs(15);
+
+fn shutting_down() -> EngineError {
+    let message = "the server is shutting down".to_owned();
+    EngineError::Refused { state: SqlState::ADMIN_SHUTDOWN, message }
+}
 
 /// Opens a database of a cluster.
 pub(crate) async fn open(
@@ -40,6 +45,13 @@ pub(crate) async fn open(
     let opening = cluster.handle().spawn(async move { Database::open(opened, defaults).await });
     let db = opening.await.map_err(ServerError::task)??;
     let catalog = Arc::downgrade(db.catalog());
+    cluster.make_checks_with({
+        let catalog = catalog.clone();
+        move |recipe| match catalog.upgrade() {
+            Some(catalog) => catalog.row_check(recipe),
+            None => Err(shutting_down()),
+        }
+    });
     cluster.follow_catalog(move || match catalog.upgrade()?.refresh() {
         Ok(ts) => Some(ts),
         Err(error) => {

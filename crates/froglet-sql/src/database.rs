@@ -17,7 +17,7 @@ use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
 use datafusion::execution::runtime_env::RuntimeEnv;
-use froglet_engine::{Engine, Snapshot, SqlState, TxnId};
+use froglet_engine::{ColumnType, Engine, Snapshot, SqlState, TxnId};
 use froglet_schema::role::INITIAL_ROLE;
 use froglet_schema::{
     Catalog, CatalogVersion, LazyQuery, Recompile, SchemaError, TableDef, Transform,
@@ -491,5 +491,10 @@ impl Recompile for Compiler {
         let (session, _, today) = self.with()?;
         let column = crate::lazy_column::recompile;
         column(recipe, session, table, &today).map_err(refusal)
+    }
+
+    fn check(&self, recipe: &str) -> Result<(Arc<dyn Transform>, Vec<ColumnType>), SchemaError> {
+        let (session, _, today) = self.with()?;
+        crate::lazy_column::recompile_condition(recipe, session, &today).map_err(refusal)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, RecordBatch};
 use datafusion::sql::sqlparser::ast::{Expr, Value as Ast};
-use froglet_engine::{ColumnId, ColumnType, SqlState, Value};
+use froglet_engine::{ColumnId, ColumnType, Home, SqlState, Value};
 use froglet_schema::{Check, ColumnDef, Fill, NewColumn, SchemaError, TableDef, Transform};
 
 use crate::context::EvalContext;
@@ -135,6 +135,7 @@ struct Condition {
     inputs: Vec<ColumnId>,
     context: EvalContext,
     violation: SqlError,
+    recipe: Option<String>,
 }
 
 impl Check for Condition {
@@ -153,6 +154,10 @@ impl Check for Condition {
 
     fn violation(&self, _row: &[Value]) -> SchemaError {
         refusal(self.violation.clone())
+    }
+
+    fn recipe(&self) -> Option<&str> {
+        self.recipe.as_deref()
     }
 }
 
@@ -280,14 +285,15 @@ impl Ddl<'_> {
         if !compiled.volatile() {
             return Ok(Fill::Constant(compiled.eval_row(&[], self.eval)?));
         }
-        let computed = Computed { expr: compiled, inputs: vec![], context: self.lasting() };
+        let computed =
+            Computed { expr: compiled, inputs: vec![], context: EvalContext::new(self.lasting()) };
         Ok(Fill::Compute(Arc::new(computed), None))
     }
 
     /// The session as it is, for what is evaluated for rows of writers after the statement, and perhaps after the
     /// session.
-    fn lasting(&self) -> EvalContext {
-        EvalContext::new(Arc::new(Frozen::new(self.session.clone())))
+    fn lasting(&self) -> Arc<Frozen> {
+        Arc::new(Frozen::new(self.session.clone()))
     }
 
     /// A check's condition over a table.
@@ -296,14 +302,19 @@ impl Ddl<'_> {
         RowExpr::compile_condition(&scope, expr, &[], "CHECK")
     }
 
+    /// A condition on every row, which `expr` was compiled of.
     pub(crate) fn row_check(
         &self,
-        expr: RowExpr,
+        (text, expr): (&Expr, RowExpr),
         table: &TableDef,
         violation: SqlError,
     ) -> Arc<dyn Check> {
         let inputs = expr.inputs().iter().map(|at| table.columns[*at].id).collect();
-        Arc::new(Condition { expr, inputs, context: self.lasting(), violation })
+        let frozen = self.lasting();
+        let is_shared = table.space.home() == Home::Cluster;
+        let recipe = || crate::lazy_column::recipe_of_condition(text, table, &frozen);
+        let recipe = is_shared.then(recipe).flatten();
+        Arc::new(Condition { expr, inputs, context: EvalContext::new(frozen), violation, recipe })
     }
 
     pub(crate) fn not_null_check(&self, table: &TableDef, column: &ColumnDef) -> Arc<dyn Check> {
@@ -368,7 +379,11 @@ impl Ddl<'_> {
             .map(|(name, check)| {
                 let expr = stored::check_expression(check, &changed)?;
                 let compiled = self.condition(&expr, &changed)?;
-                Ok(self.row_check(compiled, &changed, violated_by_some_row(&changed, name)))
+                Ok(self.row_check(
+                    (&expr, compiled),
+                    &changed,
+                    violated_by_some_row(&changed, name),
+                ))
             })
             .collect()
     }

@@ -80,6 +80,7 @@ impl Ddl<'_> {
             return Ok(NewConstraint::Check { name: given, expression, columns, check: None });
         };
         let name = given.unwrap_or_else(|| check_name(def, &columns));
+        let compiled = (&*check.expr, compiled);
         let check = self.row_check(compiled, def, violated_by_some_row(def, &name));
         Ok(NewConstraint::Check { name: Some(name), expression, columns, check: Some(check) })
     }
@@ -100,7 +101,7 @@ impl Ddl<'_> {
             ConstraintKind::Check(check) => {
                 let expr = stored::check_expression(check, def)?;
                 let compiled = self.condition(&expr, def)?;
-                Some(self.row_check(compiled, def, violated_by_some_row(def, name)))
+                Some(self.row_check((&expr, compiled), def, violated_by_some_row(def, name)))
             }
             ConstraintKind::ForeignKey(_) => None,
             ConstraintKind::PrimaryKey(_) | ConstraintKind::Unique(_) => {

@@ -21,6 +21,7 @@ use crate::migrate::may_fail::{self, CastKind};
 use crate::names::closed;
 use crate::resolve::Names;
 use crate::stored;
+use crate::types::oids;
 
 /// How a column's values come from the columns of its table.
 #[derive(Clone, Copy)]
@@ -263,6 +264,45 @@ pub(crate) fn recompile(
     };
     let compile = || compiled(from, table, &column, context.clone(), &|| None);
     Ok(context.enter(compile)?.transform)
+}
+
+/// What a condition is compiled of at another server.
+#[derive(Serialize, Deserialize)]
+struct ConditionRecipe<'a> {
+    table: Cow<'a, TableDef>,
+    /// As of a column.
+    recipe: String,
+}
+
+fn condition_column() -> NewColumn {
+    let sql_type = SqlType { oid: oids::BOOL, modifier: -1 };
+    let name = "condition".to_owned();
+    NewColumn { name, ty: ColumnType::Bool, sql_type, not_null: false, default: None }
+}
+
+/// What it takes to look at rows of a table at another server.
+pub(crate) fn recipe_of_condition(
+    expr: &Expr,
+    table: &TableDef,
+    frozen: &Arc<Frozen>,
+) -> Option<String> {
+    let recipe = recipe(From::Expression(expr), table, &condition_column(), frozen)?;
+    let recipe = ConditionRecipe { table: Cow::Borrowed(table), recipe };
+    Some(serde_json::to_string(&recipe).expect("a recipe has only string keys"))
+}
+
+/// A condition of its recipe, and the types of what it reads.
+pub(crate) fn recompile_condition(
+    recipe: &str,
+    session: Arc<dyn SessionFunctions>,
+    today: &CatalogVersion,
+) -> Result<(Arc<dyn Transform>, Vec<ColumnType>), SqlError> {
+    let ConditionRecipe { table, recipe } =
+        serde_json::from_str(recipe).map_err(|e| broken(&e.to_string()))?;
+    let condition = recompile(&recipe, session, &table, today)?;
+    let ty = |id: &ColumnId| table.column_by_id(*id).map(|column| column.ty);
+    let types: Option<_> = condition.inputs().iter().map(ty).collect();
+    Ok((condition, types.ok_or_else(|| broken("its column is gone"))?))
 }
 
 fn broken(what: &str) -> SqlError {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use froglet_engine::Asked;
+use froglet_engine::{Asked, EngineError};
 use rand::Rng;
 
 use crate::network::{Network, Unreachable};
@@ -71,6 +71,9 @@ pub enum StoreError {
     /// A store has no space left.
     #[error("a store is full: {0}")]
     Full(String),
+    /// Not the store, but who was asked about what is there, says no.
+    #[error("{0}")]
+    Refused(EngineError),
     /// An answer that makes no sense.
     #[error("the store answers what it should not: {0}")]
     Protocol(String),

@@ -235,6 +235,24 @@ impl WriteSet {
         mutations: Vec<Mutation>,
         is_pushed: bool,
     ) -> Result<PendingCommit, StoreError> {
+        self.prewrite_or(mutations, is_pushed, OnLock::Wait).await
+    }
+
+    /// The same of keys that are not locked, and that others may be about to prewrite in another order: whoever is in
+    /// the way is not waited for.
+    pub async fn try_prewrite(
+        self: &Arc<Self>,
+        mutations: Vec<Mutation>,
+    ) -> Result<PendingCommit, StoreError> {
+        self.prewrite_or(mutations, true, OnLock::Fail).await
+    }
+
+    async fn prewrite_or(
+        self: &Arc<Self>,
+        mutations: Vec<Mutation>,
+        is_pushed: bool,
+        on_lock: OnLock,
+    ) -> Result<PendingCommit, StoreError> {
         assert!(!mutations.is_empty(), "there is something to commit");
         let mut written: Vec<Vec<u8>> = mutations.iter().map(|m| m.key.clone()).collect();
         let (primary, for_update_ts, mutations) = {
@@ -253,7 +271,8 @@ impl WriteSet {
             (primary, for_update_ts, all)
         };
         let prewritten =
-            match self.prewrite_all(mutations, &primary, for_update_ts, is_pushed).await {
+            match self.prewrite_all(mutations, &primary, for_update_ts, (is_pushed, on_lock)).await
+            {
                 Ok(min_commit_ts) => self.client.timestamp().await.map(|ts| (ts, min_commit_ts)),
                 Err(error) => Err(error),
             };
@@ -276,7 +295,7 @@ impl WriteSet {
         mutations: Vec<Writing>,
         primary: &[u8],
         for_update_ts: u64,
-        is_pushed: bool,
+        (is_pushed, on_lock): (bool, OnLock),
     ) -> Result<u64, StoreError> {
         let txn_size = mutations.len() as u64;
         let min_commit_ts = if is_pushed { self.start_ts.max(for_update_ts) + 1 } else { 0 };
@@ -322,6 +341,9 @@ impl WriteSet {
             }
             if let Some(lock) = waits_for {
                 let error = StoreError::Locked { holder: lock.lock_version, key: lock.key };
+                if on_lock == OnLock::Fail {
+                    return Err(error);
+                }
                 pause.after_at_most(error, Duration::from_millis(20)).await?;
             }
         }
@@ -454,6 +476,13 @@ impl PendingCommit {
     pub async fn roll_back(self) {
         self.of.roll_back_written(self.written).await;
     }
+}
+
+/// What a prewrite does that meets a lock of somebody who lives.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnLock {
+    Wait,
+    Fail,
 }
 
 /// A key as it is prewritten.

@@ -1,5 +1,5 @@
-//! Indexes that are built while all gateways write: the states of F1 (Rae et al., "Online, Asynchronous Schema Change in
-//! F1", VLDB 2013), of which the catalog sees the last alone.
+//! Indexes that are built, and conditions that are verified, while all gateways write: the states of F1 (Rae et al.,
+//! "Online, Asynchronous Schema Change in F1", VLDB 2013), of which the catalog sees the last alone.
 //!
 //! ```text
 //!   builder   announce ─▶ delete-only ─ all follow ─▶ write-only ─ all follow ─▶ entries of all rows ─▶ F ─▶ public
@@ -8,39 +8,47 @@
 //!   each      a commit takes along what its rows need of each build (`entries`)           until nobody writes under a
 //!             and says which list all its commits under way keep to                       layout from before F
 //! ```
+//! A condition is verified as an index is built: there is nothing to delete, so it begins with write-only, where each
+//! commit looks at its rows; then all rows are looked at.
+//!
 //! A build belongs to the transaction of its schema change, and F is that one's commit. If it ends otherwise the build is
 //! given up: when all follow that too, its entries are deleted, and then it is taken from the list. Its builder does so,
 //! or the gateway that leads, if the builder's is gone.
 //!
 //! **[B1]** A commit is under way (`fences`) before it looks at the list. So a gateway that says it follows the list as
 //! of v has no commit under way that has looked at an older one.
-//! **[B2]** Who writes under delete-only meets others who know nothing of the build, or who write its entries, never
-//! both: no entry is left of a row that is gone.
+//! **[B2]** At a time all commits are under two stages at most, one behind the other. Who writes entries meets nobody
+//! who does not delete them: no entry is left of a row that is gone.
 //! **[B3]** From write-only on who writes a row writes the key of the entry that it had and of that which it has, be it
 //! the same. Who fills an entry in as of a timestamp meets him there: no row is locked for a build.
 //! **[B4]** A key that no two rows may have is locked, and looked at, before it is written. If another row has it the
 //! commit is done nevertheless, and marks the build, which fails: nobody is refused for an index that may never be.
-//! **[B5]** A build that is gone from the list, and was not given up, is public. Whoever began before he knew takes its
-//! entries along for as long as he lives.
-//! **[B6]** A gateway that was gone may have missed a build from its beginning to its end. Who has written there before it
-//! knows the catalog again does not commit.
+//! **[B5]** A build that is gone from the list, and was not given up, is public. A transaction that began before its
+//! gateway had the catalog with it takes its entries along to the end.
+//! **[B6]** A gateway that has lost its lease may have missed a build from its beginning to its end. If the catalog has
+//! changed meanwhile, a transaction that has written any table commits only if it began after that was read.
 
 mod builder;
 mod entries;
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use froglet_engine::{EngineError, IndexId, IndexSpec, Row, SpaceId, SqlState};
+use froglet_engine::{
+    BuildOf, ColumnId, EngineError, IndexSpec, Row, RowCheck, SpaceId, SqlState, Value,
+};
+use froglet_log::cells::Wanted;
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
+use tokio::sync::OnceCell;
 
 use super::fences::Fences;
+use super::gateways::State;
 use super::index::Index;
 use super::txn::{CATALOG, Shared};
-use super::{Core, keys, place};
+use super::{Core, keys, place, refused};
 use crate::client::{Client, StoreError};
 
 pub(super) use builder::{OwnBuild, clean_up, give_up};
@@ -52,6 +60,8 @@ const LEAST_KEPT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// How often it looks.
 const LOOK: Duration = Duration::from_millis(10);
+/// What is followed after a change is said so often: whoever waits for it may have a timestamp behind the first look.
+const SAID_AFTER: u8 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 enum Stage {
@@ -62,27 +72,38 @@ enum Stage {
     GivenUp,
 }
 
+/// Which build: the start of its transaction, and the number of its write.
+type Name = (u64, u32);
+
 /// A build, as the list says it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Announced {
     /// The gateway that it is made at.
     owner: Vec<u8>,
-    /// The start of its transaction.
-    start_ts: u64,
+    name: Name,
     space: SpaceId,
-    spec: IndexSpec,
-    /// Of each of its columns.
-    missing: Row,
+    of: BuildOf,
     /// Where the rows are, and what is before their cells.
     rows: Vec<u8>,
     header: Vec<u8>,
+    what: What,
     stage: Stage,
 }
 
-impl Announced {
-    fn is(&self, start_ts: u64, space: SpaceId, index: IndexId) -> bool {
-        (self.start_ts, self.space, self.spec.id) == (start_ts, space, index)
-    }
+/// What is built.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum What {
+    Index {
+        spec: IndexSpec,
+        /// Of each of its columns.
+        missing: Row,
+    },
+    Check {
+        /// Those that it reads, each with its missing value.
+        columns: Vec<(ColumnId, Value)>,
+        /// See [`OnlineCheck`](froglet_engine::OnlineCheck).
+        recipe: Option<Vec<u8>>,
+    },
 }
 
 fn parse(list: Option<&[u8]>) -> Result<Vec<Announced>, StoreError> {
@@ -97,17 +118,34 @@ fn encode(list: &[Announced]) -> Option<Vec<u8>> {
 }
 
 /// A build, as commits take it along.
-#[derive(Debug)]
 struct Build {
     announced: Announced,
-    index: Index,
+    work: Work,
+    is_public: bool,
 }
 
+enum Work {
+    Index(Index),
+    Check { columns: Wanted, check: OnceCell<Arc<dyn RowCheck>> },
+}
+
+/// Makes a condition of its recipe.
+pub(super) type MakeCheck =
+    Box<dyn Fn(&[u8]) -> Result<Arc<dyn RowCheck>, EngineError> + Send + Sync>;
+
 impl Build {
-    fn of(database: u32, announced: Announced) -> Build {
-        let Announced { space, spec, missing, .. } = &announced;
-        let index = Index::new(database, *space, spec.clone(), missing.clone(), usize::MAX);
-        Build { announced, index }
+    fn of(database: u32, announced: Announced, is_public: bool) -> Build {
+        let work = match &announced.what {
+            What::Index { spec, missing } => {
+                let (spec, missing) = (spec.clone(), missing.clone());
+                Work::Index(Index::new(database, announced.space, spec, missing, usize::MAX))
+            }
+            What::Check { columns, .. } => {
+                let columns = Wanted::new(columns.iter().cloned());
+                Work::Check { columns, check: OnceCell::new() }
+            }
+        };
+        Build { announced, work, is_public }
     }
 
     fn cells<'a>(&self, value: &'a [u8]) -> Option<&'a [u8]> {
@@ -128,7 +166,12 @@ struct Public {
     until_ts: Option<u64>,
 }
 
-#[derive(Default)]
+impl Public {
+    fn may_not_know(&self, start_ts: u64) -> bool {
+        self.until_ts.is_none_or(|until| start_ts < until)
+    }
+}
+
 struct Known {
     /// The list as of a timestamp.
     list: Option<Vec<u8>>,
@@ -138,16 +181,43 @@ struct Known {
     /// Commits under way that may keep to an older list.
     draining: Option<Vec<u64>>,
     trust: Trust,
+    /// The mark of the catalog that this gateway has said it has, under a lease that it had.
+    said: u64,
+    /// How often it speaks of what it follows, after a change.
+    to_say: u8,
 }
 
-/// Whether this gateway's transactions know the catalog as it was when it was back [B6].
-#[derive(Default)]
-struct Trust {
-    /// Whoever began before may not.
-    from: u64,
-    is_back: bool,
-    /// It was back, and has read the catalog since.
-    has_read: bool,
+/// Whether this gateway's transactions know every change of the catalog that may concern what they have written [B6].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    /// Those that began from then on.
+    Since(u64),
+    /// A lease was lost, and there is a new one; before it was lost, those did that began from then on; none: nobody.
+    LeaseLost { since: Option<u64> },
+    /// The catalog has been read since.
+    CatalogRead,
+}
+
+impl Trust {
+    /// The catalog, whose last change was `mark`, is known as of a timestamp; others knew that this gateway knew it as
+    /// of `said`, while it had its lease.
+    fn looked(self, as_of: u64, mark: u64, said: u64) -> Trust {
+        match self {
+            Trust::Since(since) => Trust::Since(since),
+            Trust::LeaseLost { since: Some(since) } if mark == said => Trust::Since(since),
+            Trust::LeaseLost { .. } => Trust::CatalogRead,
+            // Whoever begins behind this has what was read before.
+            Trust::CatalogRead => Trust::Since(as_of),
+        }
+    }
+
+    fn lose(self) -> Trust {
+        match self {
+            Trust::Since(since) => Trust::LeaseLost { since: Some(since) },
+            Trust::LeaseLost { since } => Trust::LeaseLost { since },
+            Trust::CatalogRead => Trust::LeaseLost { since: None },
+        }
+    }
 }
 
 /// A gateway's part. See the module.
@@ -159,11 +229,8 @@ pub(super) struct Builds {
     /// All its commits keep to the list as of this timestamp, or to a later one.
     followed: AtomicU64,
     /// Builds that are given up for gateways that are gone.
-    cleaning: Mutex<HashSet<(u64, IndexId)>>,
-}
-
-fn refused(state: SqlState, message: impl Into<String>) -> EngineError {
-    EngineError::Refused { state, message: message.into() }
+    cleaning: Mutex<HashSet<Name>>,
+    pub make_check: OnceLock<MakeCheck>,
 }
 
 fn cut_off() -> EngineError {
@@ -175,8 +242,18 @@ fn cut_off() -> EngineError {
 
 impl Builds {
     pub fn new(client: Arc<Client>, database: u32, fences: Arc<Fences>) -> Builds {
-        let (known, followed, cleaning) = Default::default();
-        Builds { client, database, fences, known, followed, cleaning }
+        let (followed, cleaning, make_check) = Default::default();
+        let known = RwLock::new(Known {
+            list: None,
+            as_of: 0,
+            builds: Vec::new(),
+            public: Vec::new(),
+            draining: None,
+            trust: Trust::Since(0),
+            said: 0,
+            to_say: 0,
+        });
+        Builds { client, database, fences, known, followed, cleaning, make_check }
     }
 
     /// As of when this gateway follows the list [B1].
@@ -189,68 +266,80 @@ impl Builds {
         let as_of = self.client.timestamp().await?;
         let list = self.client.get(&keys::builds(self.database), as_of).await?;
         let mut known = self.known.write();
-        known.trust.is_back |= !is_first;
-        known.trust.has_read = false;
-        self.set(&mut known, as_of, list)?;
-        known.draining = None;
-        self.followed.store(as_of, Ordering::SeqCst);
+        if !is_first {
+            known.trust = known.trust.lose();
+        }
+        if known.as_of < as_of {
+            self.set(&mut known, as_of, list)?;
+            known.draining = None;
+            self.followed.fetch_max(as_of, Ordering::SeqCst);
+        }
         Ok(())
     }
 
-    /// The list was this as of a timestamp, and the catalog, which had changed or not, is known as of that, at least.
+    /// It was said, under a lease that lasted, which change of the catalog was the last that this gateway knows.
+    pub fn said(&self, mark: u64) {
+        let mut known = self.known.write();
+        if let Trust::Since(_) = known.trust {
+            known.said = mark;
+        }
+    }
+
+    /// The list was this as of a timestamp, as of which at least the catalog is known, whose last change was `mark` then.
     /// Whether commits under way keep to an older list.
     pub fn follow(
         &self,
         core: &Core,
-        as_of: u64,
+        State { as_of, mark }: State,
         list: Option<Vec<u8>>,
-        had_changed: bool,
     ) -> Result<bool, StoreError> {
         let mut known = self.known.write();
         if known.as_of < as_of {
-            known.trust.looked(as_of, had_changed);
             self.set(&mut known, as_of, list)?;
+            known.trust = known.trust.looked(as_of, mark, known.said);
         }
         if let Some(left) = &mut known.draining {
             left.retain(|start_ts| self.fences.is_under_way(*start_ts));
         }
-        let has_drained = known.draining.take_if(|left| left.is_empty()).is_some();
+        if known.draining.take_if(|left| left.is_empty()).is_some() {
+            known.to_say = SAID_AFTER;
+        }
         let is_draining = known.draining.is_some();
         if !is_draining {
             self.followed.fetch_max(known.as_of, Ordering::SeqCst);
+            if known.to_say > 0 {
+                known.to_say -= 1;
+                core.gateways.speak();
+            }
         }
         known.forget(core);
-        drop(known);
-        if has_drained {
-            core.gateways.speak();
-        }
         Ok(is_draining)
     }
 
     fn set(&self, known: &mut Known, as_of: u64, list: Option<Vec<u8>>) -> Result<(), StoreError> {
+        let is_new = known.list != list;
+        let builds = if is_new { parse(list.as_deref())? } else { Vec::new() };
         known.as_of = as_of;
         for public in &mut known.public {
             public.until_ts.get_or_insert(as_of);
         }
-        if known.list == list {
+        if !is_new {
             return Ok(());
         }
-        let builds = parse(list.as_deref())?;
-        let builds: Vec<Arc<Build>> =
-            builds.into_iter().map(|build| Arc::new(Build::of(self.database, build))).collect();
+        let build = |announced| Arc::new(Build::of(self.database, announced, false));
+        let builds: Vec<Arc<Build>> = builds.into_iter().map(build).collect();
         let before = std::mem::replace(&mut known.builds, builds);
         known.list = list;
         let all = before.iter().chain(&known.builds);
         let spaces: Vec<SpaceId> = all.map(|build| build.announced.space).collect();
         let is_there = |build: &Build| {
-            let Announced { start_ts, space, spec, .. } = &build.announced;
-            known.builds.iter().any(|other| other.announced.is(*start_ts, *space, spec.id))
+            known.builds.iter().any(|other| other.announced.name == build.announced.name)
         };
         for build in before {
             if !is_there(&build) && build.announced.stage <= Stage::WriteOnly {
                 // [B5]
                 let announced = Announced { stage: Stage::WriteOnly, ..build.announced.clone() };
-                let build = Arc::new(Build::of(self.database, announced));
+                let build = Arc::new(Build::of(self.database, announced, true));
                 known.public.push(Public { build, found: Instant::now(), until_ts: None });
             }
         }
@@ -271,11 +360,11 @@ impl Builds {
             {
                 let known = self.known.read();
                 // [B6]
-                match known.trust.is_back {
-                    false if shared.writes.start_ts < known.trust.from => return Err(cut_off()),
-                    true if Instant::now() >= until => return Err(cut_off()),
-                    true => {}
-                    false => return Ok(known.of(&spaces)),
+                match known.trust {
+                    Trust::Since(since) if shared.writes.start_ts < since => return Err(cut_off()),
+                    Trust::Since(_) => return Ok(known.of(&spaces, shared.writes.start_ts)),
+                    _ if Instant::now() >= until => return Err(cut_off()),
+                    _ => {}
                 }
             }
             tokio::time::sleep(LOOK).await;
@@ -283,24 +372,17 @@ impl Builds {
     }
 }
 
-impl Trust {
-    /// The catalog is known as of a timestamp.
-    fn looked(&mut self, as_of: u64, had_changed: bool) {
-        match (self.is_back, self.has_read, had_changed) {
-            (false, ..) => {}
-            (true, false, true) => self.has_read = true,
-            // Whoever begins behind this, has what was read before.
-            (true, true, _) => *self = Trust { from: as_of, ..Trust::default() },
-            (true, false, false) => self.is_back = false,
-        }
-    }
-}
-
 impl Known {
-    fn of(&self, spaces: &[SpaceId]) -> Vec<Arc<Build>> {
+    /// What a transaction that began then takes along.
+    fn of(&self, spaces: &[SpaceId], start_ts: u64) -> Vec<Arc<Build>> {
         let builds = self.builds.iter().filter(|build| build.announced.stage <= Stage::WriteOnly);
-        let all = builds.chain(self.public.iter().map(|public| &public.build));
-        all.filter(|build| spaces.contains(&build.announced.space)).cloned().collect()
+        let public = self.public.iter().filter(|public| public.may_not_know(start_ts));
+        let all = builds.chain(public.map(|public| &public.build));
+        let mut all: Vec<_> =
+            all.filter(|build| spaces.contains(&build.announced.space)).cloned().collect();
+        // All lock in one order.
+        all.sort_unstable_by_key(|build| build.announced.name);
+        all
     }
 
     /// Forgets what is public to all who may still write [B5].
@@ -312,8 +394,7 @@ impl Known {
         let starts: Vec<u64> =
             core.txns.read().values().map(|shared| shared.writes.start_ts).collect();
         self.public.retain(|public| {
-            let may_not_know = |start: &u64| public.until_ts.is_none_or(|until| *start < until);
-            !is_old(public) || starts.iter().any(may_not_know)
+            !is_old(public) || starts.iter().any(|start_ts| public.may_not_know(*start_ts))
         });
     }
 }
@@ -324,14 +405,14 @@ mod tests {
 
     #[test]
     fn trust_is_back_when_the_catalog_was_read_and_a_timestamp_taken_behind_that() {
-        let mut trust = Trust { is_back: true, ..Trust::default() };
-        trust.looked(10, true);
-        assert!(trust.is_back);
-        trust.looked(20, false);
-        assert!(!trust.is_back && trust.from == 20);
+        let trust = Trust::Since(5).lose();
         // Nothing has changed while it was gone.
-        trust.is_back = true;
-        trust.looked(30, false);
-        assert!(!trust.is_back && trust.from == 20);
+        assert_eq!(trust.looked(10, 3, 3), Trust::Since(5));
+        // It has, whoever has read it first.
+        let read = trust.looked(10, 4, 3);
+        assert_eq!(read, Trust::CatalogRead);
+        assert_eq!(read.looked(20, 4, 3), Trust::Since(20));
+        // Lost again in between: nobody who began so far is trusted, whatever is found.
+        assert_eq!(read.lose().looked(30, 3, 3), Trust::CatalogRead);
     }
 }

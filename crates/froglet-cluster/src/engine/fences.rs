@@ -37,7 +37,7 @@ use tokio::sync::watch;
 use super::table::ClusterTable;
 use super::txn::{CATALOG, ClusterTxn, Shared};
 use super::view::View;
-use super::{Core, failed, keys};
+use super::{Core, failed, keys, refused};
 use crate::client::{Client, StoreError};
 
 pub(super) use closer::{Claim, claim};
@@ -50,10 +50,6 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(10);
 /// Marks of a page.
 const PAGE: u32 = 512;
-
-fn refused(state: SqlState, message: &str) -> EngineError {
-    EngineError::Refused { state, message: message.to_owned() }
-}
 
 fn being_replaced() -> EngineError {
     let message =
@@ -319,7 +315,8 @@ impl Fences {
     /// Commits under way that write one of these spaces.
     pub fn under_way_in(&self, spaces: &[SpaceId]) -> Vec<u64> {
         let under_way = self.under_way.lock();
-        let writes = |(_, written): &(&u64, &Vec<SpaceId>)| written.iter().any(|w| spaces.contains(w));
+        let writes =
+            |(_, written): &(&u64, &Vec<SpaceId>)| written.iter().any(|w| spaces.contains(w));
         under_way.iter().filter(writes).map(|(start_ts, _)| *start_ts).collect()
     }
 

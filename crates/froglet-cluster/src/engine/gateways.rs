@@ -163,6 +163,7 @@ impl Gateways {
             self.is_back.store(true, Ordering::SeqCst);
         }
         self.valid_until.store(now + (OWN_LEASE_MS << LOGICAL_BITS), Ordering::SeqCst);
+        self.builds.said(word.catalog.mark);
         self.look().await?;
         Ok(true)
     }

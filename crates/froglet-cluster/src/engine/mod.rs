@@ -46,7 +46,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use froglet_engine::{
     ColumnId, Elsewhere, Engine, EngineError, EngineFigures, EngineTxn, HeldBack, Home, IndexId,
-    Layout, Lsn, ReadFailed, Snapshot, SpaceId, SqlState, Table, Ts, TxnId,
+    Layout, Lsn, ReadFailed, RowCheck, Snapshot, SpaceId, SqlState, Table, Ts, TxnId,
 };
 use parking_lot::RwLock;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
@@ -128,6 +128,7 @@ impl Drop for ClusterEngine {
 /// What the engine above is told of the store's errors.
 fn failed(error: StoreError) -> EngineError {
     let state = match &error {
+        StoreError::Refused(error) => return error.clone(),
         StoreError::Unreachable(_) | StoreError::Unavailable(_) => SqlState::CONNECTION_FAILURE,
         StoreError::Locked { .. } => SqlState::LOCK_NOT_AVAILABLE,
         StoreError::Conflict { .. } | StoreError::Lost(_) => SqlState::SERIALIZATION_FAILURE,
@@ -138,15 +139,17 @@ fn failed(error: StoreError) -> EngineError {
     EngineError::Refused { state, message: error.to_string() }
 }
 
+fn refused(state: SqlState, message: impl Into<String>) -> EngineError {
+    EngineError::Refused { state, message: message.into() }
+}
+
 fn or_unwind<T>(answer: Result<T, StoreError>) -> T {
     answer.unwrap_or_else(|error| ReadFailed::unwind(failed(error)))
 }
 
 fn unsupported(what: &str) -> EngineError {
-    EngineError::Refused {
-        state: SqlState::FEATURE_NOT_SUPPORTED,
-        message: format!("{what} is not supported for tables in a cluster"),
-    }
+    let message = format!("{what} is not supported for tables in a cluster");
+    refused(SqlState::FEATURE_NOT_SUPPORTED, message)
 }
 
 impl Core {
@@ -282,7 +285,8 @@ impl ClusterEngine {
             let fences = Arc::new(Fences::new(Arc::clone(&client), database));
             let builds = Builds::new(Arc::clone(&client), database, Arc::clone(&fences));
             let builds = Arc::new(builds);
-            let (interned, known) = (Arc::clone(&interned), (Arc::clone(&fences), Arc::clone(&builds)));
+            let (interned, known) =
+                (Arc::clone(&interned), (Arc::clone(&fences), Arc::clone(&builds)));
             let gateways = Gateways::new(database, Arc::clone(&interned), known.0, known.1);
             Core {
                 client: Arc::clone(&client),
@@ -326,8 +330,7 @@ impl ClusterEngine {
                 let mut pause = CATALOG_LOOK;
                 if let Ok(Look { state, fence, builds }) = core.look().await {
                     let known = core.gateways.catalog();
-                    let had_changed = known.as_of == 0 || known.mark != state.mark;
-                    let mut is_known = !had_changed;
+                    let mut is_known = known.as_of > 0 && known.mark == state.mark;
                     if is_known {
                         core.gateways.set_catalog(state);
                     } else {
@@ -340,7 +343,7 @@ impl ClusterEngine {
                         }
                     }
                     if is_known {
-                        match core.builds.follow(&core, state.as_of, builds, had_changed) {
+                        match core.builds.follow(&core, state, builds) {
                             Ok(true) => pause = DRAINING_LOOK,
                             Ok(false) => {}
                             Err(error) => {
@@ -358,6 +361,15 @@ impl ClusterEngine {
                 tokio::time::sleep(pause).await;
             }
         }));
+    }
+
+    /// How conditions are made that are verified at other gateways, once.
+    pub fn make_checks_with(
+        &self,
+        make: impl Fn(&[u8]) -> Result<Arc<dyn RowCheck>, EngineError> + Send + Sync + 'static,
+    ) {
+        let is_new = self.core.builds.make_check.set(Box::new(make)).is_ok();
+        assert!(is_new, "said once");
     }
 
     /// Where work goes on behind the sessions' backs.

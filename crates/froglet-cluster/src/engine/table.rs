@@ -10,8 +10,8 @@ use std::sync::Arc;
 use froglet_engine::batch::batch_of;
 use froglet_engine::{
     BlockRows, ColumnFill, Direction, EngineError, EngineTxn, Feed, IndexBuild, IndexSpec, Install,
-    Installs, KeyRange, Layout, MigrateError, Moving, OnlineIndexes, ReadFailed, RegionFigures, Row, RowId,
-    RowWrite, Savepoint, Snapshot, SpaceId, Table, TableRegions, Ts, TxnId, WriteStop,
+    Installs, KeyRange, Layout, MigrateError, Moving, OnlineIndexes, ReadFailed, RegionFigures,
+    Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId, Table, TableRegions, Ts, TxnId, WriteStop,
 };
 use froglet_log::cells::Wanted;
 

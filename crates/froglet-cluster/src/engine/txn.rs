@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use froglet_engine::{
-    EngineError, EngineTxn, LogRoom, Lsn, RowId, Savepoint, Snapshot, SpaceId, SqlState, Ts, TxnId,
+    BuildOf, EngineError, EngineTxn, LogRoom, Lsn, RowId, Savepoint, Snapshot, SpaceId, SqlState,
+    Ts, TxnId,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -28,6 +29,8 @@ use crate::client::{Locking, Mutation, PendingCommit, StoreError, WriteSet};
 const LONG_WAIT: Duration = Duration::from_secs(30);
 /// The row space of the catalog.
 pub(super) const CATALOG: SpaceId = SpaceId(0);
+/// Before what is locked is deleted again.
+const LOCKED_PAUSE: Duration = Duration::from_millis(10);
 /// Keys that are deleted together.
 const DELETED_AT_ONCE: usize = 2_048;
 
@@ -141,7 +144,7 @@ impl ClusterTxn {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
-        self.give_up_since(0);
+        self.give_up(|_| true);
         self.core.txns.write().remove(&self.id);
         self.core.memory.fetch_sub(self.charged_bytes, Ordering::Relaxed);
         match self.prewriting.take() {
@@ -166,9 +169,9 @@ impl ClusterTxn {
         }
     }
 
-    /// Gives up the builds after the first so many writes.
-    fn give_up_since(&mut self, writes: u32) {
-        for build in self.builds.extract_if(.., |build| build.since >= writes) {
+    /// Gives up some of its builds.
+    fn give_up(&mut self, goes: impl Fn(&OwnBuild) -> bool) {
+        for build in self.builds.extract_if(.., |build| goes(build)) {
             build.stop();
             self.core.handle.spawn(builds::give_up(Arc::clone(&self.core), build));
         }
@@ -227,7 +230,7 @@ impl EngineTxn for ClusterTxn {
     fn rollback_to(&mut self, to: Savepoint) {
         // Its locks stay: who waits for one goes on when the transaction ends.
         self.shared.buffer.lock().back_to(to.0);
-        self.give_up_since(to.0);
+        self.give_up(|build| build.since() >= to.0);
     }
 
     fn wrote(&self) -> bool {
@@ -256,6 +259,10 @@ impl EngineTxn for ClusterTxn {
         }
         buffer.writes += 1;
         Ok(())
+    }
+
+    fn retain_builds(&mut self, is_kept: &dyn Fn(SpaceId, BuildOf) -> bool) {
+        self.give_up(|build| !is_kept(build.space, build.of));
     }
 
     fn reserve_log(&mut self) -> Result<LogRoom, EngineError> {
@@ -439,9 +446,13 @@ async fn delete_between(
         let mutations: Vec<Mutation> = gone.map(|(key, _)| Mutation { key, value: None }).collect();
         if !mutations.is_empty() {
             let set = Arc::new(WriteSet::new(Arc::clone(&core.client), ts));
-            match set.prewrite(mutations, true).await {
+            match set.try_prewrite(mutations).await {
                 Ok(pending) => _ = pending.commit().await?,
                 Err(StoreError::Conflict { .. } | StoreError::Lost(_)) => continue,
+                Err(StoreError::Locked { .. }) => {
+                    tokio::time::sleep(LOCKED_PAUSE).await;
+                    continue;
+                }
                 Err(error) => return Err(error),
             }
         }

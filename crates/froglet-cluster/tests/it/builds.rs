@@ -423,6 +423,47 @@ fn who_does_not_know_of_a_unique_index_yet_takes_no_key_twice() {
 }
 
 #[test]
+fn who_goes_on_under_the_newer_layout_has_its_rows_there() {
+    for shape in [keyed(), keyless()] {
+        for is_unique in BOTH {
+            let (_ranges, a, b) = gateways();
+            let old = shape.at(&b, &[]);
+            old.put(&lines(0..30)).expect("nobody is in the way");
+            let [mut txn, mut twice] = [(); 2].map(|()| b.begin());
+            for change in CHANGES {
+                change(&old, &mut *txn, 0).expect("nobody is in the way");
+            }
+            old.insert(&mut *twice, &[Some(500), Some(1_020), None]).expect("it does not know");
+            let [new_a, new] = [&a, &b].map(|gateway| codes(gateway, &shape, is_unique));
+            let f = new_a.publish(1, &[CODES]).expect("no key is there twice");
+            for txn in [&mut txn, &mut twice] {
+                txn.refresh();
+            }
+            new.online().enter_newer(&mut *txn).expect("nobody is in the way");
+            let check_own = |txn: &dyn EngineTxn| {
+                let rows = new.rows(txn.snapshot()).expect("the store answers");
+                new.check_sought(txn.snapshot(), CODES, &rows);
+            };
+            check_own(&*txn);
+            for change in CHANGES {
+                change(&new, &mut *txn, 10).expect("nobody is in the way");
+            }
+            check_own(&*txn);
+            let entered = new.online().enter_newer(&mut *twice).and_then(|()| b.commit(twice));
+            match is_unique {
+                true => _ = is_refused(entered, SqlState::SERIALIZATION_FAILURE),
+                false => _ = entered.expect("nobody is in the way"),
+            }
+            b.commit(txn).expect("nobody is in the way");
+            for at in [&new_a, &new] {
+                at.check(f, CODES);
+                at.check(b.now().ts, CODES);
+            }
+        }
+    }
+}
+
+#[test]
 fn two_rows_of_one_transaction_that_share_a_key_stop_its_build() {
     let (ranges, a, b) = gateways();
     let (shape, old, new) = (keyed(), keyed().at(&a, &[]), codes(&a, &keyed(), true));

@@ -4,18 +4,26 @@
 //! under the version before it. Indexes are built by the engine, which sees to it that the entries of such writers are
 //! there.
 
-use froglet_engine::{Built, Home, IndexId, KeyPart, RowKey, SqlState, Table, Within, WriteStop};
+use std::sync::Arc;
+
+use arrow_array::{Array, BooleanArray, RecordBatch};
+use froglet_engine::batch::batch_of;
+use froglet_engine::online::NoNull;
+use froglet_engine::{
+    BuildOf, Built, ColumnType, EngineError, Home, IndexId, KeyPart, OnlineCheck, Row, RowCheck,
+    RowKey, SqlState, Table, Value, Within,
+};
 use froglet_txn::Transaction;
 
 use crate::catalog::Catalog;
-use crate::change::{LazyQuery, NewTable, TableQuery};
+use crate::change::{Check, LazyQuery, NewTable, TableQuery};
 use crate::def::{ConstraintKind, IndexDef, TableDef, Timing};
-use crate::edit::{Edited, Work};
+use crate::edit::{Demand, Edited, Work};
 use crate::error::SchemaError;
 use crate::lazy::LazyMigration;
-use crate::local::Local;
+use crate::local::{Local, local};
 use crate::rows::types_of;
-use crate::step::show;
+use crate::step::{positions, show};
 
 use super::Scope;
 
@@ -104,7 +112,70 @@ fn host_of(def: &TableDef, lazy: &dyn LazyMigration) -> Option<Within> {
     begins_with_it.then_some(Within { space: source.space, parts: host.len() })
 }
 
+type Eval = dyn Fn(&RecordBatch) -> Result<BooleanArray, SchemaError> + Send + Sync;
+
+/// A condition on rows of columns of these types.
+struct Condition {
+    types: Vec<ColumnType>,
+    eval: Box<Eval>,
+}
+
+impl RowCheck for Condition {
+    fn first_violated(&self, rows: &[Row]) -> Result<Option<usize>, EngineError> {
+        let flags = (self.eval)(&batch_of(&self.types, rows)).map_err(engine_error)?;
+        Ok(flags.iter().position(|flag| flag == Some(false)))
+    }
+}
+
+/// What of an error goes through an engine.
+fn engine_error(error: SchemaError) -> EngineError {
+    match error {
+        SchemaError::Engine(error) => error,
+        SchemaError::Refused { state, message, .. } => EngineError::Refused { state, message },
+        other => {
+            let state = SqlState::INTERNAL_ERROR;
+            EngineError::Refused { state, message: other.to_string() }
+        }
+    }
+}
+
 impl Catalog {
+    /// A condition that another server verifies, of its recipe.
+    pub fn row_check(&self, recipe: &[u8]) -> Result<Arc<dyn RowCheck>, EngineError> {
+        let broken = |what: &str| EngineError::Refused {
+            state: SqlState::DATA_CORRUPTED,
+            message: format!("a condition cannot be read: {what}"),
+        };
+        let recipe = std::str::from_utf8(recipe).map_err(|error| broken(&error.to_string()))?;
+        let recompile =
+            self.recompile.get().ok_or_else(|| broken("the database is not open yet"))?;
+        let (transform, types) = recompile.check(recipe).map_err(engine_error)?;
+        let eval = Box::new(move |batch: &RecordBatch| {
+            let flags = transform.eval(batch)?;
+            let flags = flags.as_any().downcast_ref::<BooleanArray>().cloned();
+            Ok(flags.unwrap_or_else(|| BooleanArray::new_null(batch.num_rows())))
+        });
+        Ok(Arc::new(Condition { types, eval }))
+    }
+
+    /// Before a commit: what is built for indexes and constraints that the transaction has dropped again is given up.
+    pub(crate) fn retain_builds(&self, txn: &mut Transaction) {
+        if !self.engine().is_shared() {
+            return;
+        }
+        let Some(own) = local(txn) else { return };
+        let changed = own.changes.objects.values().flatten().filter_map(|changed| changed.table());
+        let tables: Vec<TableDef> = changed.map(|table| table.def.clone()).collect();
+        txn.part().retain_builds(&|space, of| {
+            let mut tables = tables.iter().filter(|table| table.space == space);
+            tables.any(|table| match of {
+                BuildOf::Index(id) => table.index_by_id(id).is_some(),
+                BuildOf::Constraint(id) => Demand::Constraint(id).is_in(table),
+                BuildOf::NotNull(id) => Demand::NotNull(id).is_in(table),
+            })
+        });
+    }
+
     /// Whether a change can be made, which may need more than the catalog.
     pub(super) fn check_in_cluster(
         &self,
@@ -132,14 +203,8 @@ impl Catalog {
             edited.work.clear();
             return place_rows(&mut edited.def);
         }
-        if !edited.work.iter().all(|work| matches!(work, Work::Index(_))) {
-            return Err(unsupported("a change that reads or writes the rows").with_detail(
-                "It would compute a column, or check rows that are there. Of a table that the same transaction has \
-                 made, it is possible as long as that has no rows.",
-            ));
-        }
-        if !edited.work.is_empty() {
-            self.check_indexed(txn, before)?;
+        for work in &edited.work {
+            self.check_online(txn, before, work)?;
         }
         if let Some(key) = before.row_key
             && edited.def.index_by_id(key.index).is_none()
@@ -149,17 +214,98 @@ impl Catalog {
         check(&edited.def)
     }
 
-    fn check_indexed(&self, txn: &Transaction, before: &TableDef) -> Result<(), SchemaError> {
-        if txn.isolation().keeps_view() {
-            let error = unsupported("an index over rows that are there, at this isolation level,");
-            return Err(error.with_hint("Use READ COMMITTED: the view would be older than the index."));
+    /// Whether something can be done with the rows while others write them.
+    fn check_online(
+        &self,
+        txn: &Transaction,
+        before: &TableDef,
+        work: &Work,
+    ) -> Result<(), SchemaError> {
+        match work {
+            Work::Index(_) if txn.isolation().keeps_view() => {
+                let error =
+                    unsupported("an index over rows that are there, at this isolation level,");
+                let hint = "Use READ COMMITTED: the view would be older than the index.";
+                return Err(error.with_hint(hint));
+            }
+            Work::Verify(check, Demand::Constraint(_)) if check.recipe().is_none() => {
+                return Err(unsupported("a constraint that other servers cannot evaluate"));
+            }
+            Work::Index(_) | Work::Verify(_, Demand::Constraint(_) | Demand::NotNull(_)) => {}
+            Work::Fill { .. } | Work::Verify(_, Demand::Change) => {
+                let what = "a change that computes values of rows that are there";
+                return Err(unsupported(what).with_detail(
+                    "Of a table that the same transaction has made, it is possible as long as that has no rows.",
+                ));
+            }
+            Work::ForeignKey(_) | Work::KeptForeignKey(_) => {
+                return Err(unsupported("FOREIGN KEY"));
+            }
         }
         match self.lazy_of(before) {
             None => Ok(()),
             Some(_) => {
-                let error = unsupported("an index of a table whose rows are still being moved there");
+                let error =
+                    unsupported("a change of a table whose rows are still being moved there");
                 Err(error.with_hint("Wait until froglet.migrations says that it is whole."))
             }
+        }
+    }
+
+    /// Does with the rows what a change needs, while others go on to write them.
+    pub(super) async fn work_online(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        def: &TableDef,
+        (rows, work): (&dyn Table, Work),
+    ) -> Result<(), SchemaError> {
+        match work {
+            Work::Index(id) => self.index_online(txn, scope, def, (rows, id)).await,
+            Work::Verify(check, demand) => {
+                self.verify_online(txn, scope, (rows, check, demand)).await
+            }
+            Work::Fill { .. } | Work::ForeignKey(_) | Work::KeptForeignKey(_) => {
+                unreachable!("refused before")
+            }
+        }
+    }
+
+    /// Looks at all rows, and sees to it that others do at what they write.
+    async fn verify_online(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        (rows, check, demand): (&dyn Table, Arc<dyn Check>, Demand),
+    ) -> Result<(), SchemaError> {
+        let (of, columns) = match demand {
+            Demand::NotNull(id) => (BuildOf::NotNull(id), vec![id]),
+            Demand::Constraint(id) => (BuildOf::Constraint(id), check.inputs().to_vec()),
+            Demand::Change => unreachable!("refused before"),
+        };
+        let columns = positions(rows, &columns);
+        let types = types_of(rows, &columns);
+        let (condition, recipe): (Arc<dyn RowCheck>, _) = match demand {
+            Demand::NotNull(_) => (Arc::new(NoNull), None),
+            _ => {
+                let recipe = check.recipe().map(|recipe| recipe.as_bytes().to_vec());
+                let check = Arc::clone(&check);
+                let eval = Box::new(move |batch: &RecordBatch| check.eval(batch));
+                (Arc::new(Condition { types, eval }), recipe)
+            }
+        };
+        let nulls = vec![Value::Null; check.inputs().len()];
+        let violated = engine_error(check.violation(&nulls));
+        let wanted = OnlineCheck { of, columns, check: condition, recipe, violated };
+        let online = || rows.online_indexes().expect("tables in a cluster are verified so");
+        let building = online().verify_online(txn.part(), wanted)?;
+        let built = tokio::select! {
+            built = building => built?,
+            e = scope.limits.exceeded() => return Err(e.into()),
+        };
+        match built {
+            Built::Violated(row) => Err(check.violation(&row)),
+            Built::Whole | Built::Duplicate(_) => Ok(()),
         }
     }
 
@@ -188,10 +334,6 @@ impl Catalog {
             return Err(SchemaError::refused(SqlState::UNIQUE_VIOLATION, message)
                 .with_detail(format!("Key ({key})=({values}) is duplicated.")));
         }
-        match online().enter_own(txn.part(), position) {
-            Ok(()) => Ok(()),
-            Err(WriteStop::Engine(error)) => Err(error.into()),
-            Err(stop) => unreachable!("whoever is in the way was waited for: {stop:?}"),
-        }
+        Ok(online().enter_own(txn.part(), position)?)
     }
 }

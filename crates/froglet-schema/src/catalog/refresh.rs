@@ -6,7 +6,8 @@
 //! **[Q1]** A change of this server that committed before s is read with the others: a reader that meets one which is
 //! about to commit waits for it. One that committed later is published after s, or what was read is read again.
 //! **[Q2]** Writers under the version before it go on: whatever one server does to a table, rows of the version before it
-//! are rows of the next.
+//! are rows of the next. The entries that they need, the engine adds when they commit (`froglet_engine::OnlineIndexes`); before one
+//! goes on under the next version, his are entered.
 //! **[Q3]** Who changes an object changes what he knows of it: a statement's view may be newer than that, so the object is
 //! compared as of what it is known as of.
 

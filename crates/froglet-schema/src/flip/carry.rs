@@ -111,8 +111,15 @@ impl Catalog {
         limits: &Limits,
     ) -> Result<(), TxnError> {
         if used.space.home() == Home::Cluster {
-            // Its rows are rows of every later version [Q2 of `catalog/refresh.rs`].
+            // Its rows are rows of every later version [Q2 of `catalog/refresh.rs`]; their entries follow.
             let latest = self.latest();
+            let table =
+                latest.tables.get(&used.table).filter(|table| table.def.space == used.space);
+            if let Some(online) = table.and_then(|table| table.table.online_indexes())
+                && !txn.part().rows_written(used.space).is_empty()
+            {
+                online.enter_newer(txn.part())?;
+            }
             let now = latest.tables.get(&used.table).map_or(used.version, |table| table.version);
             txn.note_carried_over(used, now, behind.clone());
             return Ok(());

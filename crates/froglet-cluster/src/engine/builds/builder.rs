@@ -9,56 +9,59 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use froglet_engine::{Built, EngineError, EngineTxn, OnlineBuild, OnlineIndexes, WriteStop};
+use froglet_engine::{BuildOf, Built, EngineTxn, OnlineBuild, OnlineCheck, OnlineIndexes};
 use tokio::sync::oneshot;
 
+use super::entries::{self, Taken, added_meanwhile};
 use super::*;
 use crate::client::{Mutation, WriteSet};
 use crate::engine::table::{ClusterTable, own};
+use crate::engine::txn::ClusterTxn;
 use crate::engine::{failed, txn, unsupported};
 
 /// Rows whose entries are put together, at most.
 const ROWS_AT_ONCE: u32 = 1_024;
 /// How often whoever waits for others looks.
-const LOOK: Duration = Duration::from_millis(15);
+const FOLLOWED_LOOK: Duration = Duration::from_millis(15);
 /// What cannot be given up now is given up later.
 const AGAIN: Duration = Duration::from_millis(500);
+/// Before a page is read again that somebody has written in.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(5);
 
 /// A build of a transaction.
 #[derive(Clone, Debug)]
 pub struct OwnBuild {
-    pub start_ts: u64,
+    pub(super) name: Name,
     pub space: SpaceId,
-    pub index: IndexId,
-    /// Of the index, for errors.
-    pub name: String,
-    /// The transaction's writes before it.
-    pub since: u32,
+    pub of: BuildOf,
+    /// The transaction's error where it cannot be.
+    pub(super) violated: EngineError,
     is_stopped: Arc<AtomicBool>,
+    /// Nobody works at it any more.
+    is_done: Arc<AtomicBool>,
 }
 
 impl OwnBuild {
+    /// The transaction's writes before it.
+    pub fn since(&self) -> u32 {
+        self.name.1
+    }
+
     /// It ends as soon as it can.
     pub fn stop(&self) {
         self.is_stopped.store(true, Ordering::SeqCst);
     }
+}
 
-    fn of(announced: &Announced) -> OwnBuild {
-        let Announced { start_ts, space, spec, .. } = announced;
-        let (name, since, is_stopped) = Default::default();
-        OwnBuild { start_ts: *start_ts, space: *space, index: spec.id, name, since, is_stopped }
-    }
-
-    /// What the list says of it.
-    pub(super) fn find<'a>(&self, list: &'a mut [Announced]) -> Option<&'a mut Announced> {
-        list.iter_mut().find(|other| other.is(self.start_ts, self.space, self.index))
-    }
+/// What the list says of a build.
+pub(super) fn find(list: &mut [Announced], name: Name) -> Option<&mut Announced> {
+    list.iter_mut().find(|other| other.name == name)
 }
 
 pub(super) fn given_up() -> EngineError {
     refused(
         SqlState::SERIALIZATION_FAILURE,
-        "the build of an index was given up, as this server was cut off from the others: run the transaction again",
+        "an index or a constraint was given up, as this server was cut off from the others: run the transaction again",
     )
 }
 
@@ -83,18 +86,80 @@ impl Core {
     /// Waits until the commits of every gateway keep to the list as it is now.
     async fn all_follow(&self, is_stopped: &AtomicBool) -> Result<(), StoreError> {
         let ts = self.client.timestamp().await?;
-        while self.builds.followed() < ts || !self.gateways.have_followed(ts).await? {
+        // Who cannot be asked now is asked again.
+        let others = || async { self.gateways.have_followed(ts).await.unwrap_or(false) };
+        while self.builds.followed() < ts || !others().await {
             if is_stopped.load(Ordering::SeqCst) {
                 return Err(stopped());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(FOLLOWED_LOOK).await;
         }
         Ok(())
     }
 }
 
 fn stopped() -> StoreError {
-    StoreError::Lost("the build of an index was stopped".to_owned())
+    StoreError::Refused(given_up())
+}
+
+/// Dropped, a build is not worked at any more.
+struct Done(Arc<AtomicBool>);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+impl ClusterTable {
+    /// Begins a build, which is the transaction's.
+    fn begin(
+        &self,
+        txn: &mut ClusterTxn,
+        (of, what, stage): (BuildOf, What, Stage),
+        check: Option<Arc<dyn RowCheck>>,
+        violated: EngineError,
+    ) -> Result<OnlineBuild, EngineError> {
+        let name = (txn.shared.writes.start_ts, txn.next_write());
+        let announced = Announced {
+            owner: self.core.gateways.own().to_vec(),
+            name,
+            space: self.space,
+            of,
+            rows: self.place.prefix.clone(),
+            header: self.place.header().to_vec(),
+            what,
+            stage,
+        };
+        // JSON has no NaN.
+        if parse(encode(std::slice::from_ref(&announced)).as_deref()).is_err() {
+            return Err(unsupported("a column that was added with an infinite default or NaN"));
+        }
+        let (is_stopped, is_done) = Default::default();
+        let own = OwnBuild { name, space: self.space, of, violated, is_stopped, is_done };
+        txn.builds.push(own.clone());
+        let (core, (tell, told)) = (Arc::clone(&self.core), oneshot::channel());
+        let shared = Arc::clone(&txn.shared);
+        let done = Done(Arc::clone(&own.is_done));
+        self.core.handle.spawn(async move {
+            let _done = done;
+            let built = build(&core, &shared, announced, check, &own).await;
+            // Whoever waited may have gone.
+            let _ = tell.send(built.map_err(failed));
+        });
+        let lost = |_| Err(refused(SqlState::INTERNAL_ERROR, "the build of an index has panicked"));
+        Ok(Box::pin(async move { told.await.unwrap_or_else(lost) }))
+    }
+}
+
+impl ClusterTable {
+    fn put_entries(&self, txn: &mut ClusterTxn, entries: Vec<Mutation>) -> Result<(), EngineError> {
+        txn.charge(entries.iter().map(|entry| 2 * entry.key.len() + 256).sum())?;
+        let mut buffer = txn.shared.buffer.lock();
+        entries.into_iter().for_each(|Mutation { key, value }| buffer.put(key, value));
+        buffer.moved();
+        Ok(())
+    }
 }
 
 impl OnlineIndexes for ClusterTable {
@@ -104,68 +169,94 @@ impl OnlineIndexes for ClusterTable {
         index: usize,
         name: &str,
     ) -> Result<OnlineBuild, EngineError> {
-        let txn = own(txn);
         let Some(index) = self.index(index) else {
             return Err(unsupported("a new primary key by which rows are kept"));
         };
-        let spec = &index.spec;
-        let missing = self.layout.key_positions(spec).map(|at| &self.layout.columns[at].missing);
-        let announced = Announced {
-            owner: self.core.gateways.own().to_vec(),
-            start_ts: txn.shared.writes.start_ts,
-            space: self.space,
-            spec: spec.clone(),
-            missing: missing.cloned().collect(),
-            rows: self.place.prefix.clone(),
-            header: self.place.header().to_vec(),
-            stage: Stage::DeleteOnly,
-        };
-        let name = name.to_owned();
-        let own = OwnBuild { name, since: txn.next_write(), ..OwnBuild::of(&announced) };
-        txn.builds.push(own.clone());
-        let (core, (tell, told)) = (Arc::clone(&self.core), oneshot::channel());
-        self.core.handle.spawn(async move {
-            let built = build(&core, announced, &own).await;
-            // Whoever waited may have gone.
-            let _ = tell.send(built.map_err(failed));
-        });
-        let lost = |_| Err(refused(SqlState::INTERNAL_ERROR, "the build of an index has panicked"));
-        Ok(Box::pin(async move { told.await.unwrap_or_else(lost) }))
+        let spec = index.spec.clone();
+        let missing = self.layout.key_positions(&spec).map(|at| &self.layout.columns[at].missing);
+        let what = What::Index { missing: missing.cloned().collect(), spec };
+        let message = format!("could not create unique index \"{name}\": a key is duplicated");
+        let violated = refused(SqlState::UNIQUE_VIOLATION, message);
+        let of = BuildOf::Index(index.spec.id);
+        self.begin(own(txn), (of, what, Stage::DeleteOnly), None, violated)
     }
 
-    fn enter_own(&self, txn: &mut dyn EngineTxn, index: usize) -> Result<(), WriteStop> {
+    fn enter_own(&self, txn: &mut dyn EngineTxn, index: usize) -> Result<(), EngineError> {
         let txn = own(txn);
         let index = self.index(index).expect("it was built");
-        let of = |build: &&OwnBuild| (build.space, build.index) == (self.space, index.spec.id);
-        let own = txn.builds.iter().find(of).expect("it was built").clone();
-        let (core, shared) = (Arc::clone(&self.core), Arc::clone(&txn.shared));
-        let entered = entries::of_own(&core, &shared, &own);
-        let entered = self.core.wait(entered)?;
-        txn.charge(entered.iter().map(|entry| 2 * entry.key.len() + 256).sum())?;
-        let mut buffer = shared.buffer.lock();
-        entered.into_iter().for_each(|Mutation { key, value }| buffer.put(key, value));
-        buffer.moved();
+        let is_it = |build: &&OwnBuild| {
+            (build.space, build.of) == (self.space, BuildOf::Index(index.spec.id))
+        };
+        let own = txn.builds.iter().find(is_it).expect("it was built").clone();
+        let entered = entries::enter(&self.core, &txn.shared, &self.place, index);
+        match self.core.wait(entered)? {
+            Taken::Entries(entries) => self.put_entries(txn, entries),
+            Taken::Violated => Err(own.violated),
+        }
+    }
+
+    fn enter_newer(&self, txn: &mut dyn EngineTxn) -> Result<(), EngineError> {
+        let txn = own(txn);
+        for index in self.others() {
+            let entered = entries::enter(&self.core, &txn.shared, &self.place, index);
+            match self.core.wait(entered)? {
+                Taken::Entries(entries) => self.put_entries(txn, entries)?,
+                Taken::Violated => return Err(added_meanwhile()),
+            }
+        }
         Ok(())
+    }
+
+    fn verify_online(
+        &self,
+        txn: &mut dyn EngineTxn,
+        check: OnlineCheck,
+    ) -> Result<OnlineBuild, EngineError> {
+        let txn = own(txn);
+        let OnlineCheck { of, columns, check, recipe, violated } = check;
+        let columns = columns.iter().map(|at| &self.layout.columns[*at]);
+        let columns: Vec<_> = columns.map(|column| (column.id, column.missing.clone())).collect();
+        let wanted = Wanted::new(columns.iter().cloned());
+        let mut rows = Vec::new();
+        for Mutation { key, value } in txn.shared.buffer.lock().mutations() {
+            let is_row = key.starts_with(&self.place.prefix);
+            if let Some(cells) = value.as_deref().and_then(|value| self.place.cells(value))
+                && is_row
+            {
+                let mut row = Row::new();
+                wanted.read(cells, &mut row)?;
+                rows.push(row);
+            }
+        }
+        if check.first_violated(&rows)?.is_some() {
+            return Err(violated);
+        }
+        let what = What::Check { columns, recipe };
+        self.begin(txn, (of, what, Stage::WriteOnly), Some(check), violated)
     }
 }
 
 async fn build(
     core: &Arc<Core>,
+    shared: &Shared,
     announced: Announced,
+    check: Option<Arc<dyn RowCheck>>,
     own: &OwnBuild,
 ) -> Result<Built, StoreError> {
     let lease = core.gateways.lease();
     core.change_builds(|list| list.push(announced.clone())).await?;
     core.all_follow(&own.is_stopped).await?;
-    let is_there = core.change_builds(|list| {
-        let found = own.find(list).filter(|found| found.stage == Stage::DeleteOnly);
-        found.map(|found| found.stage = Stage::WriteOnly).is_some()
-    });
-    if !is_there.await? {
-        return Err(stopped());
+    if announced.stage == Stage::DeleteOnly {
+        let is_there = core.change_builds(|list| {
+            let found = find(list, own.name).filter(|found| found.stage == Stage::DeleteOnly);
+            found.map(|found| found.stage = Stage::WriteOnly).is_some()
+        });
+        if !is_there.await? {
+            return Err(stopped());
+        }
+        core.all_follow(&own.is_stopped).await?;
     }
-    core.all_follow(&own.is_stopped).await?;
-    let build = Build::of(core.database, announced);
+    let build = Build::of(core.database, announced, false);
     let (mut from, end) = (build.announced.rows.clone(), keys::end_of(&build.announced.rows));
     let (mut limit, mut is_again) = (ROWS_AT_ONCE, false);
     loop {
@@ -173,68 +264,108 @@ async fn build(
             return Err(stopped());
         }
         let ts = core.client.timestamp().await?;
-        let page = core.client.scan(&from, &end, limit, ts).await?;
-        match put_page(core, &build, ts, &page.pairs, is_again, lease).await? {
-            Put::Done => match page.next {
-                Some(next) => (from, limit, is_again) = (next, (2 * limit).min(ROWS_AT_ONCE), false),
-                None => return Ok(Built::Whole),
-            },
-            Put::Duplicate(values) => return Ok(Built::Duplicate(values)),
-            Put::Conflict => (limit, is_again) = ((limit / 2).max(1), true),
+        let mut page = core.client.scan(&from, &end, limit, ts).await?;
+        // What the transaction has written itself is what it will be, and nobody else writes it.
+        page.pairs.retain(|(key, _)| shared.buffer.lock().get(key).is_none());
+        let done = match (&build.work, &check) {
+            (Work::Index(index), _) => {
+                put_page(core, &build, index, ts, &page.pairs, is_again, lease).await?
+            }
+            (Work::Check { columns, .. }, Some(check)) => {
+                verify_page(&build, columns, &**check, &page.pairs)?
+            }
+            (Work::Check { .. }, None) => unreachable!("a condition is verified with it"),
+        };
+        match (done, page.next) {
+            (Page::Done, Some(next)) => {
+                (from, limit, is_again) = (next, (2 * limit).min(ROWS_AT_ONCE), false);
+            }
+            (Page::Done, None) => return Ok(Built::Whole),
+            (Page::Stopped(built), _) => return Ok(built),
+            (Page::Conflict, _) => {
+                (limit, is_again) = ((limit / 2).max(1), true);
+                tokio::time::sleep(CONFLICT_PAUSE).await;
+            }
         }
     }
 }
 
-enum Put {
+/// What has become of a page.
+enum Page {
     Done,
-    /// Two rows have a key.
-    Duplicate(Row),
+    /// It cannot be.
+    Stopped(Built),
     /// Somebody has written one of the entries.
     Conflict,
+}
+
+fn unreadable(error: EngineError) -> StoreError {
+    StoreError::Protocol(error.to_string())
+}
+
+fn verify_page(
+    build: &Build,
+    columns: &Wanted,
+    check: &dyn RowCheck,
+    pairs: &[(Vec<u8>, Vec<u8>)],
+) -> Result<Page, StoreError> {
+    let mut rows = Vec::new();
+    for cells in pairs.iter().filter_map(|(_, value)| build.cells(value)) {
+        let mut row = Row::new();
+        columns.read(cells, &mut row).map_err(unreadable)?;
+        rows.push(row);
+    }
+    let violated = check.first_violated(&rows).map_err(StoreError::Refused)?;
+    Ok(violated.map_or(Page::Done, |at| Page::Stopped(Built::Violated(rows.swap_remove(at)))))
 }
 
 /// Puts the entries of rows, as they are at a timestamp.
 async fn put_page(
     core: &Arc<Core>,
     build: &Build,
+    index: &Index,
     ts: u64,
     pairs: &[(Vec<u8>, Vec<u8>)],
     is_again: bool,
     lease: u64,
-) -> Result<Put, StoreError> {
-    let corrupt = |error: EngineError| StoreError::Protocol(error.to_string());
+) -> Result<Page, StoreError> {
+    let duplicate = |cells| {
+        let values = index.values(cells).map_err(unreadable)?;
+        Ok(Page::Stopped(Built::Duplicate(values)))
+    };
     let mut entries = HashMap::new();
     for (at, value) in pairs {
         let Some(cells) = build.cells(value) else { continue };
         let row_key = keys::row_key(at);
-        let entry = build.index.entry(cells, row_key).map_err(corrupt)?;
+        let entry = index.entry(cells, row_key).map_err(unreadable)?;
         if entries.insert(entry.at, row_key).is_some() {
-            return Ok(Put::Duplicate(build.index.values(cells).map_err(corrupt)?));
+            return duplicate(cells);
         }
     }
-    if is_again || build.index.spec.unique {
+    if is_again || index.spec.unique {
         // Of whoever has written the row since it is followed, or of an attempt whose answer was lost.
         let there = core.client.get_all(entries.keys().cloned().collect(), ts).await?;
         for (key, value) in there {
             let row_key = entries.remove(&key).expect("it was asked for");
             if keys::of_entry_value(&value) != Some(row_key) {
                 let row = pairs.iter().find(|(at, _)| keys::row_key(at) == row_key);
-                let cells = row.and_then(|(_, value)| build.cells(value)).expect("it is of the page");
-                return Ok(Put::Duplicate(build.index.values(cells).map_err(corrupt)?));
+                let cells =
+                    row.and_then(|(_, value)| build.cells(value)).expect("it is of the page");
+                return duplicate(cells);
             }
         }
     }
     if entries.is_empty() {
-        return Ok(Put::Done);
+        return Ok(Page::Done);
     }
     let value = |row_key| Some(keys::entry_value(row_key));
     let entries = entries.into_iter();
     let mutations = entries.map(|(key, row_key)| Mutation { key, value: value(row_key) }).collect();
     let set = Arc::new(WriteSet::new(Arc::clone(&core.client), ts));
-    let pending = match set.prewrite(mutations, true).await {
+    let pending = match set.try_prewrite(mutations).await {
         Ok(pending) => pending,
         Err(StoreError::Conflict { .. } | StoreError::Locked { .. } | StoreError::Lost(_)) => {
-            return Ok(Put::Conflict);
+            return Ok(Page::Conflict);
         }
         Err(error) => return Err(error),
     };
@@ -244,8 +375,8 @@ async fn put_page(
         return Err(stopped());
     }
     match pending.commit_if(may).await {
-        Ok(_) => Ok(Put::Done),
-        Err(StoreError::Lost(_)) => Ok(Put::Conflict),
+        Ok(_) => Ok(Page::Done),
+        Err(StoreError::Lost(_)) => Ok(Page::Conflict),
         Err(error) => Err(error),
     }
 }
@@ -253,34 +384,45 @@ async fn put_page(
 /// Gives a build up, if it is not public: again and again, until it is gone.
 pub async fn give_up(core: Arc<Core>, own: OwnBuild) {
     own.stop();
+    // What it is about to do is done, before it is undone.
+    while !own.is_done.load(Ordering::SeqCst) {
+        tokio::time::sleep(FOLLOWED_LOOK).await;
+    }
     while let Err(error) = try_give_up(&core, &own).await {
-        tracing::debug!(%error, index = %own.index, "a build is given up later");
+        tracing::debug!(%error, of = ?own.of, "a build is given up later");
         tokio::time::sleep(AGAIN).await;
     }
 }
 
 async fn try_give_up(core: &Arc<Core>, own: &OwnBuild) -> Result<(), StoreError> {
     let given_up =
-        |list: &mut Vec<Announced>| own.find(list).map(|found| found.stage = Stage::GivenUp);
+        |list: &mut Vec<Announced>| find(list, own.name).map(|found| found.stage = Stage::GivenUp);
     if core.change_builds(given_up).await?.is_none() {
         return Ok(());
     }
     core.all_follow(&AtomicBool::new(false)).await?;
-    let prefix = keys::index(core.database, own.space, own.index);
-    txn::delete_range(core, &prefix, |_| true).await?;
-    core.change_builds(|list| list.retain(|b| !b.is(own.start_ts, own.space, own.index))).await
+    if let BuildOf::Index(index) = own.of {
+        let prefix = keys::index(core.database, own.space, index);
+        txn::delete_range(core, &prefix, |_| true).await?;
+    }
+    core.change_builds(|list| list.retain(|other| other.name != own.name)).await
 }
 
 /// Gives up what is left of gateways that are gone, if it is for this one to do.
 pub async fn clean_up(core: &Arc<Core>) {
+    if !core.gateways.leads() {
+        return;
+    }
     let builds = core.builds.known.read().builds.clone();
-    for build in builds.iter().filter(|_| core.gateways.leads()) {
-        if core.gateways.lives(&build.announced.owner).await.unwrap_or(true) {
+    for Announced { owner, name, space, of, .. } in builds.iter().map(|build| &build.announced) {
+        let (name, space, of) = (*name, *space, *of);
+        if core.gateways.lives(owner).await.unwrap_or(true) {
             continue;
         }
-        let own = OwnBuild::of(&build.announced);
-        let name = (own.start_ts, own.index);
         if core.builds.cleaning.lock().insert(name) {
+            let is_done = Arc::new(AtomicBool::new(true));
+            let (violated, is_stopped) = (given_up(), Arc::default());
+            let own = OwnBuild { name, space, of, violated, is_stopped, is_done };
             let core = Arc::clone(core);
             core.handle.clone().spawn(async move {
                 give_up(Arc::clone(&core), own).await;

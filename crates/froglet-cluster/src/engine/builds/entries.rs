@@ -1,22 +1,28 @@
-//! What a commit takes along of the builds that it has met: the entries that its rows need.
+//! What a commit takes along of the builds that it has met: the entries that its rows need, and a look at them.
 //!
 //! ```text
 //!   a row before: what it was when it was locked        after: what is to be committed of it
 //!        delete-only   its entry goes, if it has it no more
 //!        write-only    its entry goes, and the one that it has comes, if it had that before or not [B3]
+//!        a condition   is true for it, or NULL; or its build is marked [B4]
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
 
 use smallvec::SmallVec;
 
-use super::builder::given_up;
+use froglet_engine::online::NoNull;
+
+use super::builder::{find, given_up};
 use super::*;
 use crate::client::{Locking, Mutation};
-use crate::engine::failed;
+use crate::engine::place::Place;
+use crate::engine::{failed, unsupported};
 
 /// Whoever has a key of a unique index that is built is waited for so long.
 const LONGEST_LOCK: Duration = Duration::from_secs(10);
+/// The same, where it is not public yet.
+const LONGEST_LOCK_OF_BUILD: Duration = Duration::from_secs(1);
 
 /// A key of an entry, and what rows of the transaction do to it.
 #[derive(Default)]
@@ -29,9 +35,9 @@ struct Touched {
 }
 
 /// What becomes of the entries of one build.
-enum Taken {
+pub enum Taken {
     Entries(Vec<Mutation>),
-    /// Two rows would have a key.
+    /// Two rows would have a key, or a condition is false.
     Violated,
 }
 
@@ -44,9 +50,20 @@ pub async fn take_along(
 ) -> Result<(), EngineError> {
     let mut violated = Vec::new();
     for build in core.builds.of(shared).await? {
-        let taken = taken(core, shared, &build, mutations).await?;
-        // What was written under a layout that has the index is among it, if it is right.
-        mutations.retain(|mutation| !mutation.key.starts_with(&build.index.prefix));
+        let taken = match &build.work {
+            Work::Index(index) => {
+                let rows = Rows { prefix: &build.announced.rows, header: &build.announced.header };
+                let locking = if build.is_public { OnBusy::Fail } else { OnBusy::GiveUp };
+                let puts = build.puts();
+                let taken = taken(core, shared, rows, (index, puts, locking), mutations).await?;
+                // What was written under a layout that has the index is among it, if it is right.
+                mutations.retain(|mutation| !mutation.key.starts_with(&index.prefix));
+                taken
+            }
+            Work::Check { columns, check } => {
+                look_at(core, &build, (columns, check), mutations).await?
+            }
+        };
         match taken {
             Taken::Entries(entries) => mutations.extend(entries),
             Taken::Violated => violated.push(build),
@@ -55,44 +72,113 @@ pub async fn take_along(
     settle(core, shared, own, &violated, mutations).await
 }
 
-/// The entries of what a transaction has written before it has built an index.
-pub async fn of_own(
+/// The entries of what a transaction has written, under a layout that has the index.
+pub async fn enter(
     core: &Core,
     shared: &Shared,
-    own: &OwnBuild,
-) -> Result<Vec<Mutation>, EngineError> {
+    place: &Place,
+    index: &Index,
+) -> Result<Taken, EngineError> {
     let mutations = shared.buffer.lock().mutations();
-    let builds = core.builds.of(shared).await?;
-    let is_it = |build: &&Arc<Build>| build.announced.is(own.start_ts, own.space, own.index);
-    // None: it has written no row there.
-    let Some(build) = builds.iter().find(is_it) else { return Ok(Vec::new()) };
-    match taken(core, shared, build, &mutations).await? {
-        Taken::Entries(entries) => Ok(entries),
-        Taken::Violated => Err(not_unique(&own.name)),
+    let rows = Rows { prefix: &place.prefix, header: place.header() };
+    taken(core, shared, rows, (index, true, OnBusy::Fail), &mutations).await
+}
+
+pub fn added_meanwhile() -> EngineError {
+    refused(
+        SqlState::SERIALIZATION_FAILURE,
+        "a constraint was added meanwhile, which this transaction would violate: run it again",
+    )
+}
+
+/// Where rows of a table are, and what is before their cells.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    prefix: &'a [u8],
+    header: &'a [u8],
+}
+
+impl<'a> Rows<'a> {
+    fn of<'m>(self, mutations: &'m [Mutation]) -> impl Iterator<Item = &'m Mutation> + use<'a, 'm> {
+        mutations.iter().filter(move |mutation| mutation.key.starts_with(self.prefix))
     }
 }
 
-fn not_unique(name: &str) -> EngineError {
-    refused(
-        SqlState::UNIQUE_VIOLATION,
-        format!("could not create unique index \"{name}\": a key is duplicated"),
-    )
+/// What a commit does that finds a key of a unique index locked for too long.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OnBusy {
+    /// The index is there: it waits as whoever writes that does.
+    Fail,
+    /// Nobody waits long, or fails, for an index that may never be.
+    GiveUp,
+}
+
+/// Looks at rows that are to be committed.
+async fn look_at(
+    core: &Core,
+    build: &Build,
+    (columns, check): (&Wanted, &OnceCell<Arc<dyn RowCheck>>),
+    mutations: &[Mutation],
+) -> Result<Taken, EngineError> {
+    let mut rows = Vec::new();
+    let written = Rows { prefix: &build.announced.rows, header: &build.announced.header };
+    for Mutation { value, .. } in written.of(mutations) {
+        if let Some(cells) = value.as_deref().and_then(|value| build.cells(value)) {
+            let mut row = Row::new();
+            columns.read(cells, &mut row)?;
+            rows.push(row);
+        }
+    }
+    if rows.is_empty() {
+        return Ok(Taken::Entries(Vec::new()));
+    }
+    let made = check.get_or_try_init(|| async {
+        let What::Check { recipe: Some(recipe), .. } = &build.announced.what else {
+            return Ok(Arc::new(NoNull) as Arc<dyn RowCheck>);
+        };
+        let make = core.builds.make_check.get();
+        let make = make.ok_or_else(|| unsupported("a condition"))?;
+        // It may read the store.
+        Core::aside(|| make(recipe))
+    });
+    let is_violated = match made.await {
+        // For a row that it fails for it does not hold.
+        Ok(check) => check.first_violated(&rows).map_or(true, |violated| violated.is_some()),
+        Err(error) => {
+            tracing::warn!(%error, "a condition that is verified cannot be made here: it will fail");
+            true
+        }
+    };
+    Ok(if is_violated { Taken::Violated } else { Taken::Entries(Vec::new()) })
 }
 
 async fn taken(
     core: &Core,
     shared: &Shared,
-    build: &Build,
+    rows: Rows<'_>,
+    (index, puts, on_busy): (&Index, bool, OnBusy),
     mutations: &[Mutation],
 ) -> Result<Taken, EngineError> {
-    let touched = touched(shared, build, mutations)?;
+    let touched = touched(shared, rows, index, mutations)?;
     let unique = touched.iter().filter(|(_, touched)| touched.is_unique);
-    let there = lock(core, shared, unique.map(|(key, _)| key.clone()).collect()).await?;
+    let unique: Vec<Vec<u8>> = unique.map(|(key, _)| key.clone()).collect();
+    let patience = match on_busy {
+        OnBusy::Fail => LONGEST_LOCK,
+        OnBusy::GiveUp => LONGEST_LOCK_OF_BUILD,
+    };
+    let there = match lock(core, shared, unique, patience).await {
+        Ok(there) => there,
+        Err(StoreError::Locked { .. } | StoreError::Deadlock) if on_busy == OnBusy::GiveUp => {
+            return Ok(Taken::Violated);
+        }
+        Err(error) => return Err(failed(error)),
+    };
     let mut entries = Vec::new();
     for (key, Touched { is_unique, before, after }) in touched {
         let holder = there.get(&key).and_then(|value| keys::of_entry_value(value));
-        let is_others = holder.is_some_and(|row| !before.iter().chain(&after).any(|own| own == row));
-        let comes = build.puts().then(|| after.first()).flatten();
+        let is_others =
+            holder.is_some_and(|row| !before.iter().chain(&after).any(|own| own == row));
+        let comes = puts.then(|| after.first()).flatten();
         match comes {
             Some(_) if is_unique && (is_others || after.len() > 1) => return Ok(Taken::Violated),
             Some(row) => entries.push(Mutation { key, value: Some(keys::entry_value(row)) }),
@@ -106,17 +192,18 @@ async fn taken(
 /// The keys of entries that rows of the transaction have had, and have.
 fn touched(
     shared: &Shared,
-    build: &Build,
+    rows: Rows<'_>,
+    index: &Index,
     mutations: &[Mutation],
 ) -> Result<BTreeMap<Vec<u8>, Touched>, EngineError> {
     let mut all: BTreeMap<Vec<u8>, Touched> = BTreeMap::new();
     let buffer = shared.buffer.lock();
-    let rows = mutations.iter().filter(|m| m.key.starts_with(&build.announced.rows));
-    for Mutation { key, value } in rows {
+    for Mutation { key, value } in rows.of(mutations) {
         let row_key = keys::row_key(key);
         let mut entry_of = |value: Option<&Vec<u8>>, is_after: bool| {
-            let Some(cells) = value.and_then(|value| build.cells(value)) else { return Ok(()) };
-            let entry = build.index.entry(cells, row_key)?;
+            let cells = value.and_then(|value| place::cells(rows.header, value));
+            let Some(cells) = cells else { return Ok(()) };
+            let entry = index.entry(cells, row_key)?;
             let touched = all.entry(entry.at).or_default();
             touched.is_unique = entry.is_unique;
             let side = if is_after { &mut touched.after } else { &mut touched.before };
@@ -135,7 +222,8 @@ async fn lock(
     core: &Core,
     shared: &Shared,
     keys: Vec<Vec<u8>>,
-) -> Result<HashMap<Vec<u8>, Vec<u8>>, EngineError> {
+    patience: Duration,
+) -> Result<HashMap<Vec<u8>, Vec<u8>>, StoreError> {
     let mut there = HashMap::new();
     let mut locks = Vec::new();
     {
@@ -150,14 +238,14 @@ async fn lock(
     if locks.is_empty() {
         return Ok(there);
     }
-    let until = Instant::now() + LONGEST_LOCK;
+    let until = Instant::now() + patience;
     let values = loop {
-        let ts = core.client.timestamp().await.map_err(failed)?;
+        let ts = core.client.timestamp().await?;
         let left = until.saturating_duration_since(Instant::now());
         match shared.writes.lock(&locks, ts, left).await {
             Ok(values) => break values,
             Err(StoreError::Conflict { .. }) => {}
-            Err(error) => return Err(failed(error)),
+            Err(error) => return Err(error),
         }
     };
     let mut buffer = shared.buffer.lock();
@@ -181,27 +269,21 @@ async fn settle(
     }
     // Who marks, and who publishes, come one after the other.
     let key = keys::builds(core.database);
-    let there = lock(core, shared, vec![key.clone()]).await?;
+    let there = lock(core, shared, vec![key.clone()], LONGEST_LOCK).await.map_err(failed)?;
     let mut list = parse(there.get(&key).map(Vec::as_slice)).map_err(failed)?;
     for build in violated {
-        let Announced { start_ts, space, spec, .. } = &build.announced;
-        match list.iter_mut().find(|other| other.is(*start_ts, *space, spec.id)) {
+        match find(&mut list, build.announced.name) {
             Some(found) => found.stage = found.stage.max(Stage::Violated),
-            None => {
-                return Err(refused(
-                    SqlState::SERIALIZATION_FAILURE,
-                    "a unique index was created meanwhile, which this transaction would violate: run it again",
-                ));
-            }
+            None => return Err(added_meanwhile()),
         }
     }
     for build in own {
-        match build.find(&mut list).map(|found| found.stage) {
+        match find(&mut list, build.name).map(|found| found.stage) {
             Some(Stage::WriteOnly) => {}
-            Some(Stage::Violated) => return Err(not_unique(&build.name)),
+            Some(Stage::Violated) => return Err(build.violated.clone()),
             Some(Stage::DeleteOnly | Stage::GivenUp) | None => return Err(given_up()),
         }
-        list.retain(|other| !other.is(build.start_ts, build.space, build.index));
+        list.retain(|other| other.name != build.name);
     }
     mutations.push(Mutation { key, value: encode(&list) });
     Ok(())

@@ -120,7 +120,11 @@ pub fn wait_until_gone(ranges: &Ranges, gateway: &Gateway, space: SpaceId, index
     for id in indexes {
         let prefix = entries_prefix(space, IndexId(*id));
         let left = stored(gateway, &prefix, gateway.now().ts);
-        assert!(left.is_empty(), "entries of {id} are left: {left:?}");
+        let left: Vec<_> = left
+            .iter()
+            .map(|(at, value)| (ranges.changed_at(at), format!("{} → {}", hex(at), hex(value))))
+            .collect();
+        assert!(left.is_empty(), "entries of {id} are left, since: {left:?}");
     }
 }
 
@@ -152,7 +156,8 @@ pub struct At {
 
 impl At {
     pub fn new(gateway: &Gateway, shape: &Shape, layout: Arc<Layout>) -> At {
-        let table = Engine::open(&*gateway.engine, shape.space, layout).expect("any layout will do");
+        let table =
+            Engine::open(&*gateway.engine, shape.space, layout).expect("any layout will do");
         At { gateway: gateway.clone(), table, within: shape.within }
     }
 
@@ -279,8 +284,7 @@ impl At {
 
     pub fn enter(&self, txn: &mut dyn EngineTxn, index: u32) -> Outcome<()> {
         let position = self.position(index);
-        let mut enter = || self.online().enter_own(txn, position);
-        caught(|| self.gateway.patiently(&mut enter)).flatten()
+        caught(|| self.online().enter_own(txn, position)).flatten()
     }
 
     /// A schema change that builds indexes, all of whose keys should be unlike.
@@ -323,8 +327,8 @@ impl At {
         let (prefix, mut entries) = (entries_prefix(self.table.space(), spec.id), BTreeMap::new());
         for (row_key, line) in rows {
             let is_null = |at: usize| line[at].is_none();
-            let is_apart = spec.nulls.sets_apart(0)
-                && self.table.layout().key_positions(spec).any(is_null);
+            let is_apart =
+                spec.nulls.sets_apart(0) && self.table.layout().key_positions(spec).any(is_null);
             let behind: &[u8] = if spec.unique && !is_apart { &[] } else { row_key };
             let at = [&prefix[..], &self.key(spec, line), behind].concat();
             let other = entries.insert(at, [&[0], &row_key[..]].concat());
