@@ -149,3 +149,20 @@ def test_a_constraint_of_a_new_column_sees_the_others(server):
     server.run("alter table t add column a int check (a < b), add column b int default 5")
     server.run("alter table t add column p int references t (q), add column q int unique")
     assert server.value("select count(*) from pg_constraint where conrelid = 't'::regclass") == 3
+
+
+@pytest.mark.parametrize("method", ["memory", "disk"])
+def test_a_default_that_is_no_number_is_there_after_a_restart(froglet, method):
+    froglet.run(f"create table t (id int) using {method}", "insert into t values (1)",
+                "alter table t add column x float8 default 'NaN', add column y float8 default '-Infinity'",
+                "alter table t add column z float4 default 'Infinity', add column w numeric default 'NaN'",
+                "alter table t add column v float4 default 0.1, add column u float8 default -0.1")
+    before = froglet.rows("select t::text from t")
+    assert before == [("(1,NaN,-Infinity,Infinity,NaN,0.1,-0.1)",)]
+    for checkpoint in (False, True):
+        if checkpoint:
+            froglet.run("checkpoint")
+        froglet.kill_and_restart()
+        assert froglet.rows("select t::text from t") == before
+    froglet.run("insert into t (id) values (2)")
+    assert froglet.value("select count(*) from t where x = 'NaN' and y < -1e300 and z > 1e30") == 2

@@ -178,6 +178,45 @@ impl ColumnType {
     }
 }
 
+/// Numbers that JSON does not have (NaN, the infinities) as texts.
+macro_rules! any_float {
+    ($module:ident, $float:ty) => {
+        mod $module {
+            use serde::de::{Deserialize, Deserializer, Error};
+            use serde::{Serialize, Serializer};
+
+            #[derive(serde::Deserialize)]
+            #[serde(untagged)]
+            enum Written {
+                Number($float),
+                Text(String),
+            }
+
+            pub fn serialize<S: Serializer>(
+                value: &$float,
+                serializer: S,
+            ) -> Result<S::Ok, S::Error> {
+                match value.is_finite() {
+                    true => value.serialize(serializer),
+                    false => value.to_string().serialize(serializer),
+                }
+            }
+
+            pub fn deserialize<'de, D: Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<$float, D::Error> {
+                match Written::deserialize(deserializer)? {
+                    Written::Number(value) => Ok(value),
+                    Written::Text(text) => text.parse().map_err(D::Error::custom),
+                }
+            }
+        }
+    };
+}
+
+any_float!(any_f32, f32);
+any_float!(any_f64, f64);
+
 /// One cell.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Value {
@@ -192,9 +231,9 @@ pub enum Value {
     /// bigint
     Int64(i64),
     /// real
-    Float32(f32),
+    Float32(#[serde(with = "any_f32")] f32),
     /// double precision
-    Float64(f64),
+    Float64(#[serde(with = "any_f64")] f64),
     /// numeric: the unscaled integer; the scale is the column's
     Decimal(i128),
     /// text

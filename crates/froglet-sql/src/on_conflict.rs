@@ -90,6 +90,10 @@ impl OnConflict {
             )
             .hint("For example, ON CONFLICT (column_name)."));
         }
+        let assigned = update.assignments.iter().map(|assignment| &assignment.value);
+        if assigned.chain(&update.selection).any(crate::target::has_subquery) {
+            return Err(SqlError::unsupported("a subquery in ON CONFLICT DO UPDATE"));
+        }
         let def = &table.def;
         let scope = match alias.unwrap_or(&def.name) == EXCLUDED {
             // Both are called so: neither can be named.

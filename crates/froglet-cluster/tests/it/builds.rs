@@ -11,11 +11,15 @@
 mod by_seed;
 mod place;
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use froglet_engine::{Built, EngineTxn, KeyRange, NullKeys, Row, SqlState, Ts, Value, Within};
+use froglet_engine::online::NoNull;
+use froglet_engine::{
+    BuildOf, Built, EngineError, EngineTxn, KeyRange, NullKeys, OnlineCheck, Row, SqlState, Ts,
+    Value, Within,
+};
 use froglet_testkit::ranges::{Fault, Ranges};
 
 use crate::fences::{
@@ -505,6 +509,60 @@ fn a_column_that_came_later_is_what_is_missing() {
         let key = froglet_engine::key::encode(&[Value::Int64(MISSING)], &specs[0].key);
         let found = new_b.sought(&b.now(), CODES, &KeyRange::exactly(&key));
         assert_eq!(found.expect("the store answers").len(), 29, "but one, one more, one less");
+    }
+}
+
+/// Verifies that no code is NULL.
+fn verify(at: &At, txn: &mut dyn EngineTxn) -> Outcome<Built> {
+    let message = "a code is NULL".to_owned();
+    let check = OnlineCheck {
+        of: BuildOf::NotNull(at.table.layout().columns[CODE].id),
+        columns: vec![CODE],
+        check: Arc::new(NoNull),
+        recipe: None,
+        violated: EngineError::Refused { state: SqlState::NOT_NULL_VIOLATION, message },
+    };
+    let verifying = at.online().verify_online(txn, check)?;
+    at.gateway.engine.handle().block_on(verifying)
+}
+
+#[test]
+fn a_condition_holds_for_everybody_from_its_commit_on() {
+    for shape in [keyed(), keyless()] {
+        let (ranges, a, b) = gateways();
+        let (at_a, at_b) = (shape.at(&a, &[]), shape.at(&b, &[]));
+        at_b.put(&lines(0..600)).expect("nobody is in the way");
+        let null = |id| vec![Some(id), None, None];
+        let begin = |line: Line| {
+            let mut txn = b.begin();
+            at_b.insert(&mut *txn, &line).expect("it does not know");
+            txn
+        };
+        let (late, good) = (begin(null(700)), begin(line(701)));
+
+        at_b.put(&[null(702)]).expect("nobody is in the way");
+        let mut txn = a.closing(1, &[]).expect("nobody is in the way");
+        let built = verify(&at_a, &mut *txn).expect("nobody is in the way");
+        assert_eq!(built, Built::Violated(Row::from([Value::Null])));
+        txn.abort();
+        wait_until("the list is empty", || list(&ranges).is_none());
+
+        at_b.alone(|txn| at_b.delete_of(txn, 702)).expect("nobody is in the way");
+        let mut txn = a.closing(2, &[]).expect("nobody is in the way");
+        assert_eq!(verify(&at_a, &mut *txn).expect("nobody is in the way"), Built::Whole);
+        at_b.put(&[null(703)]).expect("it is not refused for what may never be");
+        is_refused(a.commit(txn), SqlState::NOT_NULL_VIOLATION);
+        wait_until("the list is empty", || list(&ranges).is_none());
+
+        at_b.alone(|txn| at_b.set_of(txn, 703, &[(CODE, Some(0))])).expect("it goes on");
+        let mut txn = a.closing(3, &[]).expect("nobody is in the way");
+        at_a.insert(&mut *txn, &line(704)).expect("nobody is in the way");
+        assert_eq!(verify(&at_a, &mut *txn).expect("nobody is in the way"), Built::Whole);
+        at_b.put(&[line(705)]).expect("nobody is in the way");
+        a.commit(txn).expect("no code is NULL");
+        is_refused(b.commit(late), SqlState::SERIALIZATION_FAILURE);
+        b.commit(good).expect("nobody is in the way");
+        assert_eq!(list(&ranges), None);
     }
 }
 

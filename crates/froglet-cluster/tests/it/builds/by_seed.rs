@@ -22,7 +22,7 @@ use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use super::place::{At, CODE, ID, Line, Shape, TAG, index, keyed, keyless, list, wait_until_gone};
+use super::place::{At, CODE, ID, Line, Shape, TAG, index, keyed, keyless, wait_until_gone};
 use crate::fences::{
     CATALOG, Gateway, LEASE_MS, Outcome, at, caught, deaf_gateway, insist, scan, space,
 };
@@ -298,11 +298,13 @@ struct Events {
 }
 
 /// How a change came to nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Stopped {
     GaveUp,
     /// A key was there twice.
-    Twice,
+    Found(Built),
+    /// It was taken twice, or somebody had it locked for too long.
+    Marked,
     InTheWay,
 }
 
@@ -310,7 +312,7 @@ impl From<EngineError> for Stopped {
     fn from(error: EngineError) -> Stopped {
         is_fair(&error);
         match error.sqlstate() == SqlState::UNIQUE_VIOLATION {
-            true => Stopped::Twice,
+            true => Stopped::Marked,
             false => Stopped::InTheWay,
         }
     }
@@ -327,8 +329,9 @@ fn build(builder: &Session, change: i64, seed: u64) -> Result<Ts, Stopped> {
     }
     let (gives_up, entered_at_once) = (random.random_range(0..12), random.random_bool(0.5));
     for index in ids(change) {
-        if new.build(&mut *txn, index)? != Built::Whole {
-            return Err(Stopped::Twice);
+        match new.build(&mut *txn, index)? {
+            Built::Whole => {}
+            built => return Err(Stopped::Found(built)),
         }
         if gives_up == 0 {
             return Err(Stopped::GaveUp);
@@ -399,19 +402,17 @@ impl Run {
                 Ok(f) => return (change, f),
                 Err(stopped) => stopped,
             };
-            if stopped == Stopped::Twice {
-                assert!(!self.never_twice, "no key was there twice");
+            let is_twice = matches!(stopped, Stopped::Found(_) | Stopped::Marked);
+            if let Stopped::Found(built) = stopped {
+                assert!(!self.never_twice, "no key was there twice: {built:?}");
             }
             let view = insist("reading", || caught(|| server.gateway.now()));
             if insist("reading", || committed(&server.gateway, &view)).is_some() {
                 return (change, view.ts);
             }
             self.failed.push(change);
-            if std::env::var("PROBE").is_ok() {
-                eprintln!("PROBE failed {change} {} {}", stopped as u8, view.ts.0);
-            }
             self.wait_until_gone(server);
-            if stopped == Stopped::Twice && change > 3 {
+            if is_twice && change > 3 {
                 self.is_careful.store(true, Ordering::SeqCst);
                 self.go_on(600);
                 insist("repairing", || repair(server));
@@ -421,9 +422,8 @@ impl Run {
     }
 
     fn wait_until_gone(&self, server: &Server) {
-        for change in &self.failed {
-            wait_until_gone(&self.ranges, &server.gateway, server.shape.space, &ids(*change));
-        }
+        let all: Vec<u32> = self.failed.iter().flat_map(|change| ids(*change)).collect();
+        wait_until_gone(&self.ranges, &server.gateway, server.shape.space, &all);
     }
 }
 
@@ -474,20 +474,7 @@ fn run(seed: u64, events: Events) {
         run.go_on(alive_ms);
         c.gateway.way.cut_off(true);
         run.go_on(300);
-        if std::env::var("PROBE").is_ok() {
-            eprintln!("PROBE cut {}", ranges.timestamp());
-        }
         run.ranges.advance(LEASE_MS + 30_000);
-        if std::env::var("PROBE").is_ok() {
-            eprintln!("PROBE advanced {}", ranges.timestamp());
-            let ranges = Arc::clone(&ranges);
-            thread::spawn(move || {
-                while list(&ranges).is_some_and(|list| list.contains("102")) {
-                    thread::sleep(Duration::from_millis(1));
-                }
-                eprintln!("PROBE 102 gone {}", ranges.timestamp());
-            });
-        }
         (c, building)
     });
     if events.is_gone {
@@ -510,9 +497,6 @@ fn run(seed: u64, events: Events) {
     run.go_on(300);
     if let Some((c, building)) = dead {
         // It was none: it is told that it was too late.
-        if std::env::var("PROBE").is_ok() {
-            eprintln!("PROBE back {} list {:?}", ranges.timestamp(), list(&ranges).is_some());
-        }
         c.gateway.way.cut_off(false);
         let built = building.join().expect("no panic");
         assert!(built.is_err() || change == 1, "{built:?}");
@@ -553,15 +537,7 @@ fn run(seed: u64, events: Events) {
             server.at(Some(change)).check(ts, index);
         }
     }
-    assert_eq!(list(&ranges), None);
     run.failed.extend((change != 1 && events.dies).then_some(1));
-    if std::env::var("PROBE").is_ok() {
-        for (receipt, told) in &tales {
-            if let Told::Done { at } = told {
-                eprintln!("PROBE {receipt} {}", at.0);
-            }
-        }
-    }
     run.wait_until_gone(&a);
     eprintln!(
         "seed {seed}: {} of {} done, {} after, change {change}, {events:?}",
