@@ -431,3 +431,23 @@ def drop_made(connection):
     for name in made(connection):
         assert connection.execute(f"select count(*) from {name}").fetchone()[0] in (0, 2)
         connection.execute(f"drop table {name}")
+
+
+def test_rows_that_others_hold_do_not_cost_a_request_for_each_of_the_rest(gateways):
+    one, other = gateways(2)
+    with connect(one) as a, connect(other) as b, connect(other) as watching:
+        a.execute("create table t (id int primary key, n int)")
+        a.execute("insert into t select g, 0 from generate_series(1, 500) g")
+        requests = "select requests from froglet.engines where engine = 'cluster'"
+        a.execute("begin")
+        a.execute("update t set n = 1 where id in (50, 250, 251)")
+        assert len(b.execute("select id from t for update skip locked").fetchall()) == 497
+        [before] = watching.execute(requests).fetchone()
+        writer = threading.Thread(target=lambda: b.execute("update t set n = n + 10"))
+        writer.start()
+        time.sleep(0.5)
+        a.execute("commit")
+        writer.join()
+        [after] = watching.execute(requests).fetchone()
+        assert after - before < 200, after - before
+        assert b.execute("select sum(n) from t").fetchone() == (5003,)

@@ -25,6 +25,8 @@ use crate::client::{Locking, StoreError};
 
 /// A row and its keys are at most so long: what the store takes in one request.
 const LONGEST_ROW: usize = 4 << 20;
+/// Keys that are locked together are tried in parts so often, where somebody is in the way of some.
+const MOST_TRIES: u32 = 40;
 /// More than a key and a value take in memory.
 const WRITE_BYTES: usize = 256;
 
@@ -235,7 +237,7 @@ impl ClusterTable {
     }
 
     /// Locks rows as they were at `base`, and then what unique entries those have that are to go: all in one request each, as
-    /// a rule. Where something is in the way of one, each is locked when it is written.
+    /// a rule. Where something is in the way of one, that is locked when it is written.
     pub(super) fn lock_rows(
         &self,
         txn: &mut ClusterTxn,
@@ -251,20 +253,39 @@ impl ClusterTable {
         at.sort_unstable();
         at.dedup();
         let locks = at.iter().map(|key| Locking { key: key.to_vec(), is_new: false }).collect();
-        let locked = self.lock(txn, locks, base).and_then(|()| {
-            let deleted = writes.iter().filter(|write| matches!(write, RowWrite::Delete { .. }));
-            let mut gone = Vec::new();
-            for at in deleted.filter_map(key) {
-                let value = txn.shared.buffer.lock().own(&at).cloned().flatten();
-                if let Some(cells) = value.as_deref().and_then(|value| self.place.cells(value)) {
-                    gone.extend(self.entries(cells, keys::row_key(&at))?);
-                }
+        self.lock_free(txn, locks, base, &mut { MOST_TRIES })?;
+        let deleted = writes.iter().filter(|write| matches!(write, RowWrite::Delete { .. }));
+        let mut gone = Vec::new();
+        for at in deleted.filter_map(key) {
+            let value = txn.shared.buffer.lock().own(&at).cloned().flatten();
+            if let Some(cells) = value.as_deref().and_then(|value| self.place.cells(value)) {
+                gone.extend(self.entries(cells, keys::row_key(&at))?);
             }
-            self.lock_old(txn, &gone)
-        });
-        match locked {
+        }
+        let unique = gone.into_iter().filter(|entry| entry.is_unique);
+        let locks = unique.map(|entry| Locking { key: entry.at, is_new: false }).collect();
+        self.lock_free(txn, locks, None, &mut { MOST_TRIES })
+    }
+
+    /// Locks those keys that nobody is in the way of. Of several the halves are tried apart, up to so many times: a key
+    /// that is held costs some requests more, and not one for each of the others.
+    fn lock_free(
+        &self,
+        txn: &ClusterTxn,
+        mut locks: Vec<Locking>,
+        at: Option<u64>,
+        tries: &mut u32,
+    ) -> Result<(), WriteStop> {
+        match self.lock(txn, locks.clone(), at) {
+            Ok(()) => Ok(()),
             Err(stop @ WriteStop::Engine(_)) => Err(stop),
-            Ok(()) | Err(_) => Ok(()),
+            Err(_) if locks.len() <= 1 || *tries == 0 => Ok(()),
+            Err(_) => {
+                *tries -= 1;
+                let others = locks.split_off(locks.len() / 2);
+                self.lock_free(txn, locks, at, tries)?;
+                self.lock_free(txn, others, at, tries)
+            }
         }
     }
 

@@ -220,6 +220,62 @@ fn rows_written_in_every_phase_have_their_entries() {
     });
 }
 
+/// A key passes from a row to another where entries are only deleted yet, when somebody else has begun to write them.
+fn key_passes(pass: Change, is_deleted: bool) {
+    let (ranges, a, b) = gateways();
+    let c = gateway(&ranges, "c");
+    let new = codes(&a, &keyed(), true);
+    let [old_b, old_c] = [&b, &c].map(|gateway| keyed().at(gateway, &[]));
+    old_b.put(&lines(0..4)).expect("nobody is in the way");
+    let mut txn = a.closing(1, &[]).expect("nobody is in the way");
+    let build = new.online().build_online(&mut *txn, 1, NAME).expect("it begins");
+    // What it knows is older than what the others know.
+    for _ in 0..20 {
+        c.way.on_next("KvBatchGet", Fault::Delay(Duration::from_millis(400)));
+    }
+    wait_until("entries are written", || is_in(&ranges, "WriteOnly"));
+    wait_until("B writes them", || {
+        old_b.alone(|txn| old_b.set_of(txn, 1, &[(TAG, Some(9))])).expect("nobody is in the way");
+        new.has_entries(CODES)
+    });
+    old_c.alone(|txn| pass(&old_c, txn, 1)).expect("nobody is in the way");
+    if is_deleted {
+        let rows = old_b.with_ids(&b.now()).expect("the store answers");
+        let (rid, _) = rows.iter().find(|(_, line)| line[CODE] == Some(1_001)).expect("it is there");
+        old_b.alone(|txn| old_b.delete(txn, *rid)).expect("nobody is in the way");
+    }
+    let built = a.engine.handle().block_on(build).expect("nobody is in the way");
+    assert_eq!(built, Built::Whole, "no key is there twice");
+    new.enter(&mut *txn, CODES).expect("nobody is in the way");
+    let f = a.commit(txn).expect("no key is there twice");
+    new.check(f, CODES);
+}
+
+#[test]
+fn a_key_that_passes_from_row_to_row_is_that_of_the_last() {
+    let passes: [Change; 4] = [
+        |at, txn, id| at.set_of(txn, id, &[(ID, Some(100))]),
+        |at, txn, id| {
+            at.delete_of(txn, id)?;
+            at.insert(txn, &[Some(100), Some(1_000 + id), None])
+        },
+        |at, txn, id| {
+            at.set_of(txn, id, &[(CODE, Some(1_002))])?;
+            at.set_of(txn, 2, &[(CODE, Some(1_000 + id))])
+        },
+        |at, txn, id| {
+            at.set_of(txn, id, &[(CODE, None)])?;
+            at.set_of(txn, 2, &[(CODE, Some(1_000 + id))])
+        },
+    ];
+    thread::scope(|scope| {
+        for pass in passes {
+            scope.spawn(move || key_passes(pass, false));
+            scope.spawn(move || key_passes(pass, true));
+        }
+    });
+}
+
 #[test]
 fn what_its_builder_writes_is_in_it() {
     for shape in [keyed(), keyless()] {

@@ -317,6 +317,12 @@ impl At {
         rows.collect()
     }
 
+    /// Whether there is any entry of an index now.
+    pub fn has_entries(&self, index: u32) -> bool {
+        let prefix = entries_prefix(self.table.space(), IndexId(index));
+        !stored(&self.gateway, &prefix, self.gateway.now().ts).is_empty()
+    }
+
     fn key(&self, spec: &IndexSpec, line: &[Option<i64>]) -> Vec<u8> {
         let row = row(line);
         key::encode(self.table.layout().key_positions(spec).map(|at| &row[at]), &spec.key)
