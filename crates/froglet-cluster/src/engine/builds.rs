@@ -162,7 +162,9 @@ impl Build {
 struct Public {
     build: Arc<Build>,
     found: Instant,
-    /// Whoever began before it may not know it.
+    /// The catalog that has it was read.
+    is_read: bool,
+    /// Whoever began before it, which was taken behind that, may not know it.
     until_ts: Option<u64>,
 }
 
@@ -295,7 +297,11 @@ impl Builds {
     ) -> Result<bool, StoreError> {
         let mut known = self.known.write();
         if known.as_of < as_of {
+            for public in known.public.iter_mut().filter(|public| public.is_read) {
+                public.until_ts.get_or_insert(as_of);
+            }
             self.set(&mut known, as_of, list)?;
+            known.public.iter_mut().for_each(|public| public.is_read = true);
             known.trust = known.trust.looked(as_of, mark, known.said);
         }
         if let Some(left) = &mut known.draining {
@@ -320,9 +326,6 @@ impl Builds {
         let is_new = known.list != list;
         let builds = if is_new { parse(list.as_deref())? } else { Vec::new() };
         known.as_of = as_of;
-        for public in &mut known.public {
-            public.until_ts.get_or_insert(as_of);
-        }
         if !is_new {
             return Ok(());
         }
@@ -340,7 +343,8 @@ impl Builds {
                 // [B5]
                 let announced = Announced { stage: Stage::WriteOnly, ..build.announced.clone() };
                 let build = Arc::new(Build::of(self.database, announced, true));
-                known.public.push(Public { build, found: Instant::now(), until_ts: None });
+                let (found, is_read, until_ts) = (Instant::now(), false, None);
+                known.public.push(Public { build, found, is_read, until_ts });
             }
         }
         // [B1]: whoever enters from here on looks at it as it is now.

@@ -241,7 +241,8 @@ fn key_passes(pass: Change, is_deleted: bool) {
     old_c.alone(|txn| pass(&old_c, txn, 1)).expect("nobody is in the way");
     if is_deleted {
         let rows = old_b.with_ids(&b.now()).expect("the store answers");
-        let (rid, _) = rows.iter().find(|(_, line)| line[CODE] == Some(1_001)).expect("it is there");
+        let (rid, _) =
+            rows.iter().find(|(_, line)| line[CODE] == Some(1_001)).expect("it is there");
         old_b.alone(|txn| old_b.delete(txn, *rid)).expect("nobody is in the way");
     }
     let built = a.engine.handle().block_on(build).expect("nobody is in the way");
@@ -678,6 +679,11 @@ fn several_are_built_at_once() {
     assert_eq!(list(&ranges), None);
 }
 
+/// Whether any keys are locked of a space of the tests', of rows or of entries.
+fn has_locks(ranges: &Ranges, kind: &[u8]) -> bool {
+    ranges.locks().iter().any(|lock| lock.key[10..].starts_with(kind))
+}
+
 /// A builder dies; what is left of it goes, and others are not held up.
 fn builder_dies(until: Until) {
     let (ranges, a, b) = gateways();
@@ -698,6 +704,8 @@ fn builder_dies(until: Until) {
         new.enter(&mut *txn, CODES).expect("nobody is in the way");
         c.reserve(&mut *txn).expect("nobody is in the way");
     }
+    // Else whoever meets what is left of its pages waits a second each time, until it has looked at their primaries.
+    wait_until("pages are committed", || !has_locks(&ranges, b"x"));
     c.way.cut_off(true);
     let late = change_all(&old, 0);
     change_each(&old, 10);

@@ -112,6 +112,14 @@ impl Drop for Done {
 }
 
 impl ClusterTable {
+    fn put_entries(&self, txn: &mut ClusterTxn, entries: Vec<Mutation>) -> Result<(), EngineError> {
+        txn.charge(entries.iter().map(|entry| 2 * entry.key.len() + 256).sum())?;
+        let mut buffer = txn.shared.buffer.lock();
+        entries.into_iter().for_each(|Mutation { key, value }| buffer.put(key, value));
+        buffer.moved();
+        Ok(())
+    }
+
     /// Begins a build, which is the transaction's.
     fn begin(
         &self,
@@ -145,16 +153,6 @@ impl ClusterTable {
         });
         let lost = |_| Err(refused(SqlState::INTERNAL_ERROR, "the build of an index has panicked"));
         Box::pin(async move { told.await.unwrap_or_else(lost) })
-    }
-}
-
-impl ClusterTable {
-    fn put_entries(&self, txn: &mut ClusterTxn, entries: Vec<Mutation>) -> Result<(), EngineError> {
-        txn.charge(entries.iter().map(|entry| 2 * entry.key.len() + 256).sum())?;
-        let mut buffer = txn.shared.buffer.lock();
-        entries.into_iter().for_each(|Mutation { key, value }| buffer.put(key, value));
-        buffer.moved();
-        Ok(())
     }
 }
 
