@@ -23,8 +23,8 @@
 //! the same. Who fills an entry in as of a timestamp meets him there: no row is locked for a build.
 //! **[B4]** A key that no two rows may have is locked, and looked at, before it is written. If another row has it the
 //! commit is done nevertheless, and marks the build, which fails: nobody is refused for an index that may never be.
-//! **[B5]** A build that is gone from the list, and was not given up, is public. A transaction that began before its
-//! gateway had the catalog with it takes its entries along to the end.
+//! **[B5]** A build that is gone from the list, and was not seen given up by who has followed it under one lease, is
+//! public. A transaction that began before its gateway had the catalog with it takes its entries along to the end.
 //! **[B6]** A gateway that has lost its lease may have missed a build from its beginning to its end. If the catalog has
 //! changed meanwhile, a transaction that has written any table commits only if it began after that was read.
 
@@ -189,6 +189,15 @@ struct Known {
     to_say: u8,
 }
 
+/// What has become of a build that is not in the list any more, and that this gateway has not seen given up.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gone {
+    /// It has been followed all along [B5].
+    Public,
+    /// It has not. If it is public nevertheless, the catalog has changed [B6].
+    GivenUp,
+}
+
 /// Whether this gateway's transactions know every change of the catalog that may concern what they have written [B6].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trust {
@@ -272,7 +281,7 @@ impl Builds {
             known.trust = known.trust.lose();
         }
         if known.as_of < as_of {
-            self.set(&mut known, as_of, list)?;
+            self.set(&mut known, as_of, list, Gone::GivenUp)?;
             known.draining = None;
             self.followed.fetch_max(as_of, Ordering::SeqCst);
         }
@@ -295,12 +304,16 @@ impl Builds {
         State { as_of, mark }: State,
         list: Option<Vec<u8>>,
     ) -> Result<bool, StoreError> {
+        if !core.gateways.reaches(as_of) {
+            // Others go on without this gateway, and what is gone may have been given up: it looks anew.
+            return Ok(false);
+        }
         let mut known = self.known.write();
         if known.as_of < as_of {
             for public in known.public.iter_mut().filter(|public| public.is_read) {
                 public.until_ts.get_or_insert(as_of);
             }
-            self.set(&mut known, as_of, list)?;
+            self.set(&mut known, as_of, list, Gone::Public)?;
             known.public.iter_mut().for_each(|public| public.is_read = true);
             known.trust = known.trust.looked(as_of, mark, known.said);
         }
@@ -322,7 +335,13 @@ impl Builds {
         Ok(is_draining)
     }
 
-    fn set(&self, known: &mut Known, as_of: u64, list: Option<Vec<u8>>) -> Result<(), StoreError> {
+    fn set(
+        &self,
+        known: &mut Known,
+        as_of: u64,
+        list: Option<Vec<u8>>,
+        gone: Gone,
+    ) -> Result<(), StoreError> {
         let is_new = known.list != list;
         let builds = if is_new { parse(list.as_deref())? } else { Vec::new() };
         known.as_of = as_of;
@@ -339,7 +358,8 @@ impl Builds {
             known.builds.iter().any(|other| other.announced.name == build.announced.name)
         };
         for build in before {
-            if !is_there(&build) && build.announced.stage <= Stage::WriteOnly {
+            let is_public = gone == Gone::Public && build.announced.stage <= Stage::WriteOnly;
+            if is_public && !is_there(&build) {
                 // [B5]
                 let announced = Announced { stage: Stage::WriteOnly, ..build.announced.clone() };
                 let build = Arc::new(Build::of(self.database, announced, true));

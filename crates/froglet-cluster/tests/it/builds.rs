@@ -58,38 +58,48 @@ fn is_in(ranges: &Ranges, stage: &str) -> bool {
     list(ranges).is_some_and(|list| list.contains(stage))
 }
 
+fn has_all_rows(shape: Shape, is_unique: bool) {
+    let (ranges, a, b) = gateways();
+    // Several pages, in several regions.
+    let mut rows = lines(0..1_100);
+    rows.extend((2_000..2_010).map(|id| vec![Some(id), None, None]));
+    shape.at(&b, &[]).put(&rows).expect("nobody is in the way");
+    let specs = [index(CODES, CODE, is_unique), index(TAGS, TAG, false)];
+    let (at_a, at_b) = (shape.at(&a, &specs), shape.at(&b, &specs));
+    let f = at_a.publish(1, &[CODES, TAGS]).expect("nobody is in the way");
+    assert_eq!(list(&ranges), None, "it is nobody's any more");
+    for at in [&at_a, &at_b] {
+        at.check(f, CODES);
+        at.check(f, TAGS);
+    }
+    at_b.put(&[vec![Some(3_000), Some(1), Some(1)]]).expect("nobody is in the way");
+    at_a.alone(|txn| at_a.delete_of(txn, 7)).expect("nobody is in the way");
+    at_a.alone(|txn| at_a.set_of(txn, 8, &[(CODE, Some(2)), (TAG, None)]))
+        .expect("nobody is in the way");
+    let twice = at_b.put(&[vec![Some(3_001), Some(1_009), None]]);
+    match is_unique {
+        true => assert!(is_refused(twice, SqlState::SERIALIZATION_FAILURE).contains("Dup")),
+        false => _ = twice.expect("nobody is in the way"),
+    }
+    for at in [&at_a, &at_b] {
+        at.check(at.gateway.now().ts, CODES);
+        at.check(at.gateway.now().ts, TAGS);
+    }
+}
+
+/// With primary keys and without, unique and not.
+fn for_all(check: fn(Shape, bool)) {
+    let all = [keyed(), keyless()].map(|shape| BOTH.map(|is_unique| (shape, is_unique)));
+    thread::scope(|scope| {
+        for (shape, is_unique) in all.into_iter().flatten() {
+            scope.spawn(move || check(shape, is_unique));
+        }
+    });
+}
+
 #[test]
 fn an_index_has_all_rows_and_what_is_written_from_then_on() {
-    for shape in [keyed(), keyless()] {
-        for is_unique in BOTH {
-            let (ranges, a, b) = gateways();
-            // Several pages, in several regions.
-            let mut rows = lines(0..1_500);
-            rows.extend((2_000..2_010).map(|id| vec![Some(id), None, None]));
-            shape.at(&b, &[]).put(&rows).expect("nobody is in the way");
-            let specs = [index(CODES, CODE, is_unique), index(TAGS, TAG, false)];
-            let (at_a, at_b) = (shape.at(&a, &specs), shape.at(&b, &specs));
-            let f = at_a.publish(1, &[CODES, TAGS]).expect("nobody is in the way");
-            assert_eq!(list(&ranges), None, "it is nobody's any more");
-            for at in [&at_a, &at_b] {
-                at.check(f, CODES);
-                at.check(f, TAGS);
-            }
-            at_b.put(&[vec![Some(3_000), Some(1), Some(1)]]).expect("nobody is in the way");
-            at_a.alone(|txn| at_a.delete_of(txn, 7)).expect("nobody is in the way");
-            at_a.alone(|txn| at_a.set_of(txn, 8, &[(CODE, Some(2)), (TAG, None)]))
-                .expect("nobody is in the way");
-            let twice = at_b.put(&[vec![Some(3_001), Some(1_009), None]]);
-            match is_unique {
-                true => assert!(is_refused(twice, SqlState::SERIALIZATION_FAILURE).contains("Dup")),
-                false => _ = twice.expect("nobody is in the way"),
-            }
-            for at in [&at_a, &at_b] {
-                at.check(at.gateway.now().ts, CODES);
-                at.check(at.gateway.now().ts, TAGS);
-            }
-        }
-    }
+    for_all(has_all_rows);
 }
 
 type Change = fn(&At, &mut dyn EngineTxn, i64) -> Outcome<()>;
@@ -212,12 +222,7 @@ fn in_every_phase(shape: Shape, is_unique: bool) {
 
 #[test]
 fn rows_written_in_every_phase_have_their_entries() {
-    let all = [keyed(), keyless()].map(|shape| BOTH.map(|is_unique| (shape, is_unique)));
-    thread::scope(|scope| {
-        for (shape, is_unique) in all.into_iter().flatten() {
-            scope.spawn(move || in_every_phase(shape, is_unique));
-        }
-    });
+    for_all(in_every_phase);
 }
 
 /// A key passes from a row to another where entries are only deleted yet, when somebody else has begun to write them.
@@ -466,7 +471,7 @@ fn who_does_not_know_of_a_unique_index_yet_takes_no_key_twice() {
         let (old, new) = (shape.at(&b, &[]), codes(&a, &shape, true));
         old.put(&lines(0..20)).expect("nobody is in the way");
         let [mut twice, mut both, mut soon] = [(); 3].map(|()| b.begin());
-        old.insert(&mut *twice, &vec![Some(500), Some(1_003), None]).expect("it does not know");
+        old.insert(&mut *twice, &[Some(500), Some(1_003), None]).expect("it does not know");
         for id in [501, 502] {
             let line = [Some(id), Some(3), None];
             old.insert(&mut *both, &line).expect("it does not know");

@@ -23,6 +23,8 @@ use crate::engine::{failed, txn, unsupported};
 const ROWS_AT_ONCE: u32 = 1_024;
 /// How often whoever waits for others looks.
 const FOLLOWED_LOOK: Duration = Duration::from_millis(15);
+/// A build ends if this gateway hears nothing of the others for so long.
+const LONGEST_SILENCE: Duration = Duration::from_secs(10);
 /// What cannot be given up now is given up later.
 const AGAIN: Duration = Duration::from_millis(500);
 /// Before a page is read again that somebody has written in.
@@ -86,15 +88,20 @@ impl Core {
     /// Waits until the commits of every gateway keep to the list as it is now.
     async fn all_follow(&self, is_stopped: &AtomicBool) -> Result<(), StoreError> {
         let ts = self.client.timestamp().await?;
-        // Who cannot be asked now is asked again.
-        let others = || async { self.gateways.have_followed(ts).await.unwrap_or(false) };
-        while self.builds.followed() < ts || !others().await {
-            if is_stopped.load(Ordering::SeqCst) {
+        let (lease, mut until) = (self.gateways.lease(), Instant::now() + LONGEST_SILENCE);
+        loop {
+            match self.gateways.have_followed(ts).await {
+                Ok(true) if self.builds.followed() >= ts => return Ok(()),
+                Ok(_) => until = Instant::now() + LONGEST_SILENCE,
+                // Who cannot be asked now is asked again.
+                Err(error) if Instant::now() >= until => return Err(error),
+                Err(_) => {}
+            }
+            if is_stopped.load(Ordering::SeqCst) || self.gateways.lease() != lease {
                 return Err(stopped());
             }
             tokio::time::sleep(FOLLOWED_LOOK).await;
         }
-        Ok(())
     }
 }
 
@@ -169,7 +176,8 @@ impl OnlineIndexes for ClusterTable {
         let spec = index.spec.clone();
         let missing = self.layout.key_positions(&spec).map(|at| &self.layout.columns[at].missing);
         let what = What::Index { missing: missing.cloned().collect(), spec };
-        let message = format!("could not create unique index \"{name}\": a key is duplicated");
+        let message =
+            format!("could not create unique index \"{name}\": a key is, or may be, duplicated");
         let violated = refused(SqlState::UNIQUE_VIOLATION, message);
         let of = BuildOf::Index(index.spec.id);
         Ok(self.begin(own(txn), (of, what, Stage::DeleteOnly), None, violated))

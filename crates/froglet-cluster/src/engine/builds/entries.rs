@@ -182,7 +182,10 @@ async fn taken(
         match comes {
             Some(_) if is_unique && (is_others || after.len() > 1) => return Ok(Taken::Violated),
             Some(row) => entries.push(Mutation { key, value: Some(keys::entry_value(row)) }),
-            None if after.is_empty() && !is_others => entries.push(Mutation { key, value: None }),
+            // It goes, if nobody has it, or if it is of a row that has it no more.
+            None if !is_others && !after.iter().any(|row| holder.is_none_or(|of| of == row)) => {
+                entries.push(Mutation { key, value: None });
+            }
             None => {}
         }
     }
@@ -239,12 +242,16 @@ async fn lock(
         return Ok(there);
     }
     let until = Instant::now() + patience;
+    // Who is in the way may be gone: that is looked at before anybody is waited for.
+    let mut wait = Duration::ZERO;
     let values = loop {
         let ts = core.client.timestamp().await?;
-        let left = until.saturating_duration_since(Instant::now());
-        match shared.writes.lock(&locks, ts, left).await {
+        match shared.writes.lock(&locks, ts, wait).await {
             Ok(values) => break values,
             Err(StoreError::Conflict { .. }) => {}
+            Err(StoreError::Locked { .. }) if Instant::now() < until => {
+                wait = until.saturating_duration_since(Instant::now());
+            }
             Err(error) => return Err(error),
         }
     };

@@ -560,25 +560,31 @@ fn check_receipts(server: &Server, end: Ts, tales: &Tales) {
     }
 }
 
-/// With `FROGLET_TEST_LONG` many, from `FROGLET_TEST_SEED` on.
-fn seeds(few: std::ops::Range<u64>) -> std::ops::Range<u64> {
-    match froglet_testkit::is_long() {
-        true => froglet_testkit::seed()..froglet_testkit::seed() + 40,
-        false => few,
+/// Two seeds at once; with `FROGLET_TEST_LONG` many more, one after the other, from `FROGLET_TEST_SEED` on.
+fn runs(first: u64, events: Events) {
+    if froglet_testkit::is_long() {
+        let first = froglet_testkit::seed();
+        (first..first + 40).for_each(|seed| run(seed, events));
+        return;
     }
+    thread::scope(|scope| {
+        for seed in [first, first + 1] {
+            scope.spawn(move || run(seed, events));
+        }
+    });
 }
 
 #[test]
 fn an_index_is_what_its_rows_are() {
-    seeds(2..4).for_each(|seed| run(seed, Events::default()));
+    runs(2, Events::default());
 }
 
 #[test]
 fn a_builder_that_dies_leaves_nothing() {
-    seeds(5..6).for_each(|seed| run(seed, Events { dies: true, ..Events::default() }));
+    runs(5, Events { dies: true, ..Events::default() });
 }
 
 #[test]
 fn who_is_gone_meanwhile_leaves_nothing_behind() {
-    seeds(7..8).for_each(|seed| run(seed, Events { is_gone: true, ..Events::default() }));
+    runs(7, Events { is_gone: true, ..Events::default() });
 }
