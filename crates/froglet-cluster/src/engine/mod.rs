@@ -51,7 +51,9 @@ use froglet_engine::{
 use parking_lot::RwLock;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
-use crate::client::{Client, HEARTBEAT, Locking, Mutation, StoreError, WriteSet, behind};
+use crate::client::{
+    Client, HEARTBEAT, Locking, Mutation, PendingCommit, StoreError, WriteSet, behind,
+};
 use crate::network::Network;
 use builds::Builds;
 use commits::Commits;
@@ -222,6 +224,16 @@ impl Core {
         let n = self.made.fetch_add(1, Ordering::Relaxed);
         let n = u32::try_from(n & u64::from(u32::MAX)).expect("masked");
         [start_ts.to_be_bytes().as_slice(), &n.to_be_bytes()].concat()
+    }
+
+    /// Commits what is prewritten, if that is within a lease [G1]; whether it was.
+    async fn commit_under(&self, lease: u64, pending: PendingCommit) -> Result<bool, StoreError> {
+        let may = |ts| self.gateways.may_commit(lease, ts);
+        if !may(pending.commit_ts) {
+            pending.roll_back().await;
+            return Ok(false);
+        }
+        pending.commit_if(may).await.map(|_| true)
     }
 
     /// Reads some keys, and writes what `change` makes of them, in one transaction, again if another was faster.

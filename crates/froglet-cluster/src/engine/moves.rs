@@ -122,14 +122,7 @@ impl ClusterTable {
             }
         }
         let pending = set.prewrite(mutations, true).await?;
-        // [G1]
-        let may = |ts| self.core.gateways.may_commit(under_way.lease, ts);
-        if !may(pending.commit_ts) {
-            pending.roll_back().await;
-            return Ok(Ok(false));
-        }
-        pending.commit_if(may).await?;
-        Ok(Ok(true))
+        self.core.commit_under(under_way.lease, pending).await.map(Ok)
     }
 }
 

@@ -10,8 +10,8 @@ use arrow_array::{Array, BooleanArray, RecordBatch};
 use froglet_engine::batch::batch_of;
 use froglet_engine::online::NoNull;
 use froglet_engine::{
-    BuildOf, Built, ColumnType, EngineError, Home, IndexId, KeyPart, OnlineCheck, Row, RowCheck,
-    RowKey, SqlState, Table, Value, Within,
+    BuildOf, Built, ColumnType, EngineError, Home, IndexId, KeyPart, OnlineBuild, OnlineCheck, Row,
+    RowCheck, RowKey, SqlState, Table, Value, Within,
 };
 use froglet_txn::Transaction;
 
@@ -20,7 +20,7 @@ use crate::change::{Check, LazyQuery, NewTable, TableQuery};
 use crate::def::{ConstraintKind, IndexDef, TableDef, Timing};
 use crate::edit::{Demand, Edited, Work};
 use crate::error::SchemaError;
-use crate::lazy::LazyMigration;
+use crate::lazy::{LazyMigration, as_engine};
 use crate::local::{Local, local};
 use crate::rows::types_of;
 use crate::step::{positions, show};
@@ -112,6 +112,14 @@ fn host_of(def: &TableDef, lazy: &dyn LazyMigration) -> Option<Within> {
     begins_with_it.then_some(Within { space: source.space, parts: host.len() })
 }
 
+/// Waits for a build. If it takes too long the statement is undone, and the build with it.
+async fn until_built(building: OnlineBuild, scope: &Scope<'_>) -> Result<Built, SchemaError> {
+    tokio::select! {
+        built = building => Ok(built?),
+        e = scope.limits.exceeded() => Err(e.into()),
+    }
+}
+
 type Eval = dyn Fn(&RecordBatch) -> Result<BooleanArray, SchemaError> + Send + Sync;
 
 /// A condition on rows of columns of these types.
@@ -122,20 +130,8 @@ struct Condition {
 
 impl RowCheck for Condition {
     fn first_violated(&self, rows: &[Row]) -> Result<Option<usize>, EngineError> {
-        let flags = (self.eval)(&batch_of(&self.types, rows)).map_err(engine_error)?;
+        let flags = (self.eval)(&batch_of(&self.types, rows)).map_err(|error| as_engine(&error))?;
         Ok(flags.iter().position(|flag| flag == Some(false)))
-    }
-}
-
-/// What of an error goes through an engine.
-fn engine_error(error: SchemaError) -> EngineError {
-    match error {
-        SchemaError::Engine(error) => error,
-        SchemaError::Refused { state, message, .. } => EngineError::Refused { state, message },
-        other => {
-            let state = SqlState::INTERNAL_ERROR;
-            EngineError::Refused { state, message: other.to_string() }
-        }
     }
 }
 
@@ -149,7 +145,7 @@ impl Catalog {
         let recipe = std::str::from_utf8(recipe).map_err(|error| broken(&error.to_string()))?;
         let recompile =
             self.recompile.get().ok_or_else(|| broken("the database is not open yet"))?;
-        let (transform, types) = recompile.check(recipe).map_err(engine_error)?;
+        let (transform, types) = recompile.check(recipe).map_err(|error| as_engine(&error))?;
         let eval = Box::new(move |batch: &RecordBatch| {
             let flags = transform.eval(batch)?;
             let flags = flags.as_any().downcast_ref::<BooleanArray>().cloned();
@@ -295,15 +291,11 @@ impl Catalog {
             }
         };
         let nulls = vec![Value::Null; check.inputs().len()];
-        let violated = engine_error(check.violation(&nulls));
+        let violated = as_engine(&check.violation(&nulls));
         let wanted = OnlineCheck { of, columns, check: condition, recipe, violated };
         let online = || rows.online_indexes().expect("tables in a cluster are verified so");
         let building = online().verify_online(txn.part(), wanted)?;
-        let built = tokio::select! {
-            built = building => built?,
-            e = scope.limits.exceeded() => return Err(e.into()),
-        };
-        match built {
+        match until_built(building, scope).await? {
             Built::Violated(row) => Err(check.violation(&row)),
             Built::Whole | Built::Duplicate(_) => Ok(()),
         }
@@ -322,12 +314,7 @@ impl Catalog {
         let position = layout.index_position(id).expect("the layout has the new index");
         let online = || rows.online_indexes().expect("tables in a cluster are indexed so");
         let building = online().build_online(txn.part(), position, &index.name)?;
-        let built = tokio::select! {
-            built = building => built?,
-            // The statement is undone, and the build with it.
-            e = scope.limits.exceeded() => return Err(e.into()),
-        };
-        if let Built::Duplicate(values) = built {
+        if let Built::Duplicate(values) = until_built(building, scope).await? {
             let columns: Vec<usize> = layout.key_positions(&layout.indexes[position]).collect();
             let (key, values) = (def.key_shown(index), show(&values, &types_of(rows, &columns)));
             let message = format!("could not create unique index \"{}\"", index.name);

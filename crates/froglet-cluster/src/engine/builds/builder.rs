@@ -12,7 +12,7 @@ use std::time::Duration;
 use froglet_engine::{BuildOf, Built, EngineTxn, OnlineBuild, OnlineCheck, OnlineIndexes};
 use tokio::sync::oneshot;
 
-use super::entries::{self, Taken, added_meanwhile};
+use super::entries::{self, Rows, Taken, added_meanwhile, read_all};
 use super::*;
 use crate::client::{Mutation, WriteSet};
 use crate::engine::table::{ClusterTable, own};
@@ -190,7 +190,8 @@ impl OnlineIndexes for ClusterTable {
             (build.space, build.of) == (self.space, BuildOf::Index(index.spec.id))
         };
         let own = txn.builds.iter().find(is_it).expect("it was built").clone();
-        let entered = entries::enter(&self.core, &txn.shared, &self.place, index);
+        let written = txn.shared.buffer.lock().mutations();
+        let entered = entries::enter(&self.core, &txn.shared, &self.place, index, &written);
         match self.core.wait(entered)? {
             Taken::Entries(entries) => self.put_entries(txn, entries),
             Taken::Violated => Err(own.violated),
@@ -199,8 +200,9 @@ impl OnlineIndexes for ClusterTable {
 
     fn enter_newer(&self, txn: &mut dyn EngineTxn) -> Result<(), EngineError> {
         let txn = own(txn);
+        let written = txn.shared.buffer.lock().mutations();
         for index in self.others() {
-            let entered = entries::enter(&self.core, &txn.shared, &self.place, index);
+            let entered = entries::enter(&self.core, &txn.shared, &self.place, index, &written);
             match self.core.wait(entered)? {
                 Taken::Entries(entries) => self.put_entries(txn, entries)?,
                 Taken::Violated => return Err(added_meanwhile()),
@@ -219,17 +221,8 @@ impl OnlineIndexes for ClusterTable {
         let columns = columns.iter().map(|at| &self.layout.columns[*at]);
         let columns: Vec<_> = columns.map(|column| (column.id, column.missing.clone())).collect();
         let wanted = Wanted::new(columns.iter().cloned());
-        let mut rows = Vec::new();
-        for Mutation { key, value } in txn.shared.buffer.lock().mutations() {
-            let is_row = key.starts_with(&self.place.prefix);
-            if let Some(cells) = value.as_deref().and_then(|value| self.place.cells(value))
-                && is_row
-            {
-                let mut row = Row::new();
-                wanted.read(cells, &mut row)?;
-                rows.push(row);
-            }
-        }
+        let written = txn.shared.buffer.lock().mutations();
+        let rows = read_all(&wanted, Rows::at(&self.place).cells_in(&written))?;
         if check.first_violated(&rows)?.is_some() {
             return Err(violated);
         }
@@ -311,12 +304,8 @@ fn verify_page(
     check: &dyn RowCheck,
     pairs: &[(Vec<u8>, Vec<u8>)],
 ) -> Result<Page, StoreError> {
-    let mut rows = Vec::new();
-    for cells in pairs.iter().filter_map(|(_, value)| build.cells(value)) {
-        let mut row = Row::new();
-        columns.read(cells, &mut row).map_err(unreadable)?;
-        rows.push(row);
-    }
+    let cells = pairs.iter().filter_map(|(_, value)| build.cells(value));
+    let mut rows = read_all(columns, cells).map_err(unreadable)?;
     let violated = check.first_violated(&rows).map_err(StoreError::Refused)?;
     Ok(violated.map_or(Page::Done, |at| Page::Stopped(Built::Violated(rows.swap_remove(at)))))
 }
@@ -371,13 +360,9 @@ async fn put_page(
         }
         Err(error) => return Err(error),
     };
-    let may = |ts| core.gateways.may_commit(lease, ts);
-    if !may(pending.commit_ts) {
-        pending.roll_back().await;
-        return Err(stopped());
-    }
-    match pending.commit_if(may).await {
-        Ok(_) => Ok(Page::Done),
+    match core.commit_under(lease, pending).await {
+        Ok(true) => Ok(Page::Done),
+        Ok(false) => Err(stopped()),
         Err(StoreError::Lost(_)) => Ok(Page::Conflict),
         Err(error) => Err(error),
     }

@@ -52,7 +52,7 @@ pub async fn take_along(
     for build in core.builds.of(shared).await? {
         let taken = match &build.work {
             Work::Index(index) => {
-                let rows = Rows { prefix: &build.announced.rows, header: &build.announced.header };
+                let rows = Rows::of_build(&build);
                 let locking = if build.is_public { OnBusy::Fail } else { OnBusy::GiveUp };
                 let puts = build.puts();
                 let taken = taken(core, shared, rows, (index, puts, locking), mutations).await?;
@@ -78,10 +78,9 @@ pub async fn enter(
     shared: &Shared,
     place: &Place,
     index: &Index,
+    written: &[Mutation],
 ) -> Result<Taken, EngineError> {
-    let mutations = shared.buffer.lock().mutations();
-    let rows = Rows { prefix: &place.prefix, header: place.header() };
-    taken(core, shared, rows, (index, true, OnBusy::Fail), &mutations).await
+    taken(core, shared, Rows::at(place), (index, true, OnBusy::Fail), written).await
 }
 
 pub fn added_meanwhile() -> EngineError {
@@ -93,12 +92,41 @@ pub fn added_meanwhile() -> EngineError {
 
 /// Where rows of a table are, and what is before their cells.
 #[derive(Clone, Copy)]
-struct Rows<'a> {
+pub struct Rows<'a> {
     prefix: &'a [u8],
     header: &'a [u8],
 }
 
+/// What rows have in some columns.
+pub fn read_all<'c>(
+    columns: &Wanted,
+    cells: impl Iterator<Item = &'c [u8]>,
+) -> Result<Vec<Row>, EngineError> {
+    let row = |cells| {
+        let mut row = Row::new();
+        columns.read(cells, &mut row).map(|()| row)
+    };
+    cells.map(row).collect()
+}
+
 impl<'a> Rows<'a> {
+    pub fn at(place: &'a Place) -> Rows<'a> {
+        Rows { prefix: &place.prefix, header: place.header() }
+    }
+
+    fn of_build(build: &'a Build) -> Rows<'a> {
+        Rows { prefix: &build.announced.rows, header: &build.announced.header }
+    }
+
+    /// The cells of those rows that are written, and not deleted.
+    pub fn cells_in<'m>(
+        self,
+        mutations: &'m [Mutation],
+    ) -> impl Iterator<Item = &'m [u8]> + use<'a, 'm> {
+        let cells = move |value: &'m Option<Vec<u8>>| place::cells(self.header, value.as_deref()?);
+        self.of(mutations).filter_map(move |mutation| cells(&mutation.value))
+    }
+
     fn of<'m>(self, mutations: &'m [Mutation]) -> impl Iterator<Item = &'m Mutation> + use<'a, 'm> {
         mutations.iter().filter(move |mutation| mutation.key.starts_with(self.prefix))
     }
@@ -120,15 +148,7 @@ async fn look_at(
     (columns, check): (&Wanted, &OnceCell<Arc<dyn RowCheck>>),
     mutations: &[Mutation],
 ) -> Result<Taken, EngineError> {
-    let mut rows = Vec::new();
-    let written = Rows { prefix: &build.announced.rows, header: &build.announced.header };
-    for Mutation { value, .. } in written.of(mutations) {
-        if let Some(cells) = value.as_deref().and_then(|value| build.cells(value)) {
-            let mut row = Row::new();
-            columns.read(cells, &mut row)?;
-            rows.push(row);
-        }
-    }
+    let rows = read_all(columns, Rows::of_build(build).cells_in(mutations))?;
     if rows.is_empty() {
         return Ok(Taken::Entries(Vec::new()));
     }
