@@ -15,4 +15,4 @@ mod engine;
 pub mod network;
 pub mod wire;
 
-pub use engine::{ClusterEngine, ClusterOptions};
+pub use engine::{ClusterEngine, ClusterOptions, SHORTEST_HISTORY};

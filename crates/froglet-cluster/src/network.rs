@@ -148,8 +148,8 @@ pub trait Network: Send + Sync + 'static {
     /// All that is said by those whose keys begin so.
     async fn said(&self, prefix: &[u8]) -> Result<Vec<Said>, Unreachable>;
 
-    /// Keeps what can be read at a timestamp and later, for so many seconds, in the name of somebody; the oldest
-    /// timestamp that anybody keeps.
+    /// Keeps what can be read at a timestamp and later, for so many seconds (`u32::MAX`: for ever), in the name of
+    /// somebody; the oldest timestamp that anybody keeps. If that is later than what was asked for, nothing was done.
     async fn keep_since(&self, who: &str, ts: u64, seconds: u32) -> Result<u64, Unreachable>;
     /// What nobody reads at a timestamp or later may go.
     async fn collect_before(&self, ts: u64) -> Result<(), Unreachable>;

@@ -34,6 +34,7 @@ pub(crate) async fn open(
         database: store.database.clone(),
         patience: PATIENCE,
         memory_limit_bytes: config.memory_limit_bytes,
+        history: config.store_history,
     };
     let opening = tokio::task::spawn_blocking(move || {
         ClusterEngine::open(Arc::new(GrpcNetwork::new(drivers, CALL_TIMEOUT)), options)

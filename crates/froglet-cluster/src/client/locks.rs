@@ -23,9 +23,12 @@ pub(super) enum Fate {
     },
 }
 
+/// Milliseconds of a timestamp are above these bits.
+pub const LOGICAL_BITS: u32 = 18;
+
 /// Milliseconds of a timestamp.
-pub(super) fn physical_ms(ts: u64) -> u64 {
-    ts >> 18
+pub fn physical_ms(ts: u64) -> u64 {
+    ts >> LOGICAL_BITS
 }
 
 impl Client {
@@ -136,16 +139,18 @@ impl Client {
         }
     }
 
-    /// Waits until whatever in a range was locked before a timestamp is committed or rolled back.
+    /// Settles what the dead have left locked in a range since before a timestamp; an empty end is none. Up to what it
+    /// returns nothing is locked there: up to that timestamp, or to the first of those who live, or who commit in another
+    /// way than here.
     pub async fn settle_range(
         &self,
         start: &[u8],
         end: &[u8],
         before_ts: u64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
         const LIMIT: u32 = 256;
-        let (mut from, mut pause) = (start.to_vec(), self.pause());
-        while end.is_empty() || from.as_slice() < end {
+        let (mut from, mut settled) = (start.to_vec(), before_ts);
+        loop {
             let request = kv::ScanLockRequest {
                 context: None,
                 max_version: before_ts,
@@ -157,26 +162,24 @@ impl Client {
             if let Some(error) = answer.error {
                 return Err(of_key_error(error));
             }
-            let is_in_range = |lock: &kv::LockInfo| {
-                lock.key >= from && (end.is_empty() || lock.key.as_slice() < end)
-            };
-            let locks: Vec<_> = answer.locks.into_iter().filter(is_in_range).collect();
-            let mut waits_for = None;
-            for lock in &locks {
-                if !self.is_lock_gone(lock).await? {
-                    waits_for = Some(lock);
+            for lock in &answer.locks {
+                // A store may not stop at the end of what it was asked for.
+                let is_in_range = end.is_empty() || lock.key.as_slice() < end;
+                if is_in_range && (lock.use_async_commit || !self.is_lock_gone(lock).await?) {
+                    settled = settled.min(lock.lock_version.saturating_sub(1));
                 }
             }
-            if let Some(lock) = waits_for {
-                let error = StoreError::Locked { holder: lock.lock_version, key: lock.key.clone() };
-                pause.after_at_most(error, Duration::from_millis(50)).await?;
-            } else if locks.is_empty() {
-                match known.end_key().is_empty() {
-                    true => break,
-                    false => from = known.end_key().to_vec(),
+            let region_end = known.end_key();
+            from = match answer.locks.last() {
+                Some(last) if answer.locks.len() >= LIMIT as usize => {
+                    [&last.key[..], &[0]].concat()
                 }
+                _ if region_end.is_empty() => return Ok(settled),
+                _ => region_end.to_vec(),
+            };
+            if !end.is_empty() && from.as_slice() >= end {
+                return Ok(settled);
             }
         }
-        Ok(())
     }
 }

@@ -17,8 +17,9 @@ mod read;
 mod regions;
 mod write;
 
+pub(crate) use locks::{LOGICAL_BITS, physical_ms};
 pub use read::Page;
-pub use write::{HEARTBEAT, LOCK_TTL, Locking, Mutation, PendingCommit, WriteSet};
+pub use write::{HEARTBEAT, LOCK_TTL, LONGEST_LOCK, Locking, Mutation, PendingCommit, WriteSet};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

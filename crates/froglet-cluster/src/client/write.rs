@@ -26,6 +26,11 @@ use crate::wire::kv::{self, Assertion, Op, PessimisticAction};
 
 /// For so long others believe that a transaction lives which has not said so.
 pub const LOCK_TTL: Duration = Duration::from_secs(10);
+/// The same of one that does nothing but change a key or two, and does not say so again.
+const LOCK_TTL_OF_BRIEF: Duration = Duration::from_secs(3);
+/// Whoever fails where a lock does not go waits for so long: longer than the dead have theirs.
+pub const LONGEST_LOCK: Duration = Duration::from_secs(15);
+const _: () = assert!(LONGEST_LOCK.as_secs() >= LOCK_TTL.as_secs() + 5, "clocks differ");
 /// How often it says so.
 pub const HEARTBEAT: Duration = Duration::from_secs(3);
 
@@ -65,13 +70,20 @@ pub struct WriteSet {
     /// The transaction's start, and its name.
     pub start_ts: u64,
     begun: Instant,
+    lock_ttl: Duration,
     held: Mutex<Held>,
 }
 
 impl WriteSet {
     /// Of a transaction that began at a timestamp which was given just now.
     pub fn new(client: Arc<Client>, start_ts: u64) -> WriteSet {
-        WriteSet { client, start_ts, begun: Instant::now(), held: Mutex::default() }
+        let (begun, lock_ttl) = (Instant::now(), LOCK_TTL);
+        WriteSet { client, start_ts, begun, lock_ttl, held: Mutex::default() }
+    }
+
+    /// The same of one that is over in a few round trips: if its gateway dies, others have its keys the sooner.
+    pub fn brief(client: Arc<Client>, start_ts: u64) -> WriteSet {
+        WriteSet { lock_ttl: LOCK_TTL_OF_BRIEF, ..WriteSet::new(client, start_ts) }
     }
 
     /// Whether it may hold anything.
@@ -80,7 +92,7 @@ impl WriteSet {
     }
 
     fn ttl_ms(&self) -> u64 {
-        u64::try_from((self.begun.elapsed() + LOCK_TTL).as_millis()).unwrap_or(u64::MAX)
+        u64::try_from((self.begun.elapsed() + self.lock_ttl).as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Locks keys that have no commit after `for_update_ts`, all or none, and returns what they are. With `wait` it

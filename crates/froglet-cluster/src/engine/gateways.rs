@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   each says, and says again     catalog as of v, whose last change was m; views from o on;    until its lease is over
-//!                                 which fence it has closed for, which list of builds it follows
+//!                                 transactions from b on; which fence it has closed for, which list of builds it follows
 //!   a schema change m, committed  waits until everybody says m, or v ≥ its timestamp, or is gone
 //!   garbage                       goes when everybody says o, v > when it became that
 //! ```
@@ -19,10 +19,13 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use froglet_engine::{EngineError, SqlState};
+
 use super::builds::Builds;
 use super::fences::Fences;
 use super::intern::Interned;
-use crate::client::{Client, StoreError};
+use super::{Txns, history, keys, refused};
+use crate::client::{Client, LOGICAL_BITS, StoreError, physical_ms};
 
 /// A gateway that has not said for so long that it lives is gone.
 const LEASE_S: u32 = 6;
@@ -38,9 +41,6 @@ const FIRST_TIMES: u32 = 50;
 const LOOK: Duration = Duration::from_millis(15);
 /// Whoever reads beyond the lease waits so long for the next word of it.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
-/// Milliseconds of a timestamp are above these bits.
-const LOGICAL_BITS: u32 = 18;
-
 /// A state of the catalog: as of a timestamp, and by which change it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
@@ -49,12 +49,14 @@ pub(super) struct State {
     pub mark: u64,
 }
 
-/// What a gateway says: its catalog, the oldest of its views, as of when it follows the builds of indexes, and for which
-/// fence it has closed (0: none). What makes no sense is a word of somebody who has nothing of all that.
+/// What a gateway says: its catalog, the oldest of its views, the first of its transactions, as of when it follows the
+/// builds of indexes, and for which fence it has closed (0: none). What makes no sense is a word of somebody who has
+/// nothing of all that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Word {
     catalog: State,
     oldest: u64,
+    begun: u64,
     followed: u64,
     closed: u64,
 }
@@ -62,8 +64,13 @@ struct Word {
 impl Word {
     fn bytes(self) -> Vec<u8> {
         let State { as_of, mark } = self.catalog;
-        let Word { oldest, followed, closed, .. } = self;
-        format!("{as_of} {mark} {oldest} {followed} {closed}").into_bytes()
+        let Word { oldest, begun, followed, closed, .. } = self;
+        format!("{as_of} {mark} {oldest} {begun} {followed} {closed}").into_bytes()
+    }
+
+    /// The oldest timestamp that something is read at, or that a transaction has begun at.
+    fn needed(&self) -> u64 {
+        self.oldest.min(self.begun).min(self.catalog.as_of)
     }
 
     /// Whether he has a state of the catalog, or a later one.
@@ -74,8 +81,8 @@ impl Word {
     fn of(bytes: &[u8]) -> Option<Word> {
         let numbers = std::str::from_utf8(bytes).ok()?.split(' ').map(str::parse);
         let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
-        let [as_of, mark, oldest, followed, closed] = numbers[..] else { return None };
-        Some(Word { catalog: State { as_of, mark }, oldest, followed, closed })
+        let [as_of, mark, oldest, begun, followed, closed] = numbers[..] else { return None };
+        Some(Word { catalog: State { as_of, mark }, oldest, begun, followed, closed })
     }
 }
 
@@ -85,9 +92,16 @@ pub(super) fn silent() -> StoreError {
     StoreError::Unavailable(why)
 }
 
+/// Why it may not read.
+fn too_old() -> EngineError {
+    let message = "snapshot too old: this server was gone for a while, and what it was reading may have been collected";
+    refused(SqlState::SNAPSHOT_TOO_OLD, message)
+}
+
 /// See the module.
 pub(super) struct Gateways {
     client: Arc<Client>,
+    database: u32,
     prefix: Vec<u8>,
     /// Under which it says what it says.
     own: Vec<u8>,
@@ -102,7 +116,14 @@ pub(super) struct Gateways {
     interned: Arc<Interned>,
     fences: Arc<Fences>,
     builds: Arc<Builds>,
+    txns: Arc<Txns>,
     others: Mutex<Vec<Word>>,
+    /// When it was last heard, by its own clock and by the store's.
+    heard: Mutex<Option<(Instant, u64)>>,
+    /// Below it nothing is read.
+    floor: AtomicU64,
+    /// So much of what nobody reads is kept.
+    history_ms: u64,
     has_said: Notify,
     is_open: AtomicBool,
     /// Of those that it has heard of, its name is the first.
@@ -112,7 +133,8 @@ pub(super) struct Gateways {
 impl Gateways {
     pub fn new(
         database: u32,
-        interned: Arc<Interned>,
+        history: Duration,
+        (interned, txns): (Arc<Interned>, Arc<Txns>),
         fences: Arc<Fences>,
         builds: Arc<Builds>,
     ) -> Gateways {
@@ -120,6 +142,7 @@ impl Gateways {
         let name: u128 = rand::random();
         Gateways {
             client: Arc::clone(fences.client()),
+            database,
             own: [&prefix[..], format!("{name:032x}").as_bytes()].concat(),
             prefix,
             lease: AtomicI64::new(0),
@@ -130,7 +153,11 @@ impl Gateways {
             interned,
             fences,
             builds,
+            txns,
             others: Mutex::default(),
+            heard: Mutex::default(),
+            floor: AtomicU64::new(0),
+            history_ms: u64::try_from(history.as_millis()).unwrap_or(u64::MAX),
             has_said: Notify::new(),
             is_open: AtomicBool::new(true),
             is_first: AtomicBool::new(false),
@@ -140,6 +167,7 @@ impl Gateways {
     /// Says what there is to say, once; whether the lease still lasted.
     async fn say(&self) -> Result<bool, StoreError> {
         let network = self.client.network();
+        let begun = Instant::now();
         let now = self.client.timestamp().await?;
         let mut lease = self.lease.load(Ordering::SeqCst);
         let lasts = lease != 0 && network.keep_lease(lease).await?;
@@ -148,9 +176,7 @@ impl Gateways {
             self.is_back.store(false, Ordering::SeqCst);
             self.lease.store(lease, Ordering::SeqCst);
         }
-        let oldest = self.interned.oldest().map_or(now, |ts| ts.0.min(now));
-        let (followed, closed) = (self.builds.followed(), self.fences.closed());
-        let word = Word { catalog: self.catalog(), oldest, followed, closed };
+        let word = self.word(now);
         if !network.say(lease, &self.own, &word.bytes()).await? {
             self.lease.store(0, Ordering::SeqCst);
             return Ok(false);
@@ -159,13 +185,81 @@ impl Gateways {
         if !self.is_back.load(Ordering::SeqCst) {
             self.fences.look_anew().await?;
             self.builds.look_anew(self.lease() == 0).await?;
+            if self.lease() > 0 {
+                self.look_at_floor(word.needed()).await?;
+            }
             self.leases.fetch_add(1, Ordering::SeqCst);
             self.is_back.store(true, Ordering::SeqCst);
         }
+        *self.heard.lock() = Some((begun, now));
         self.valid_until.store(now + (OWN_LEASE_MS << LOGICAL_BITS), Ordering::SeqCst);
         self.builds.said(word.catalog.mark);
         self.look().await?;
         Ok(true)
+    }
+
+    fn word(&self, now: u64) -> Word {
+        Word {
+            catalog: self.catalog(),
+            oldest: self.interned.oldest().map_or(now, |ts| ts.0.min(now)),
+            begun: self.txns.first_begun().map_or(now, |ts| ts.min(now)),
+            followed: self.builds.followed(),
+            closed: self.fences.closed(),
+        }
+    }
+
+    /// Learns what may have been collected while nobody could hear what it needs [H2].
+    async fn look_at_floor(&self, needed: u64) -> Result<(), StoreError> {
+        let now = self.client.timestamp().await?;
+        let floor = self.client.get(&keys::floor(self.database), now).await?;
+        self.raise_floor(floor.as_deref().map_or(0, history::floor_of));
+        // In a name of its own: others may need more.
+        let service = String::from_utf8_lossy(&self.own);
+        let network = self.client.network();
+        let kept = network.keep_since(&service, needed, history::KEPT_S).await?;
+        // Others of the same store have not waited: what is older may be gone.
+        if kept > needed {
+            self.raise_floor(kept);
+        }
+        Ok(())
+    }
+
+    /// Below this nothing is read.
+    pub fn raise_floor(&self, floor: u64) {
+        self.floor.fetch_max(floor, Ordering::SeqCst);
+    }
+
+    /// Whether what was just read at a timestamp was there to be read: nobody has been told to collect it.
+    pub async fn still_reads(&self, ts: u64) -> Result<(), StoreError> {
+        let until = Instant::now() + LONGEST_SILENCE;
+        loop {
+            let (at, now) = self.heard.lock().expect("whoever reads has joined");
+            let silent_ms = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let age_ms = (physical_ms(now) + silent_ms).saturating_sub(physical_ms(ts));
+            // Nobody collects what is so young.
+            if age_ms < self.history_ms / 2 {
+                return Ok(());
+            }
+            if silent_ms < OWN_LEASE_MS {
+                break;
+            }
+            if Instant::now() >= until {
+                return Err(silent());
+            }
+            self.speak();
+            tokio::time::sleep(LOOK).await;
+        }
+        match ts < self.floor.load(Ordering::SeqCst) {
+            true => Err(StoreError::Refused(too_old())),
+            false => Ok(()),
+        }
+    }
+
+    /// The oldest timestamp that anybody needs who is heard now, this gateway too.
+    pub async fn oldest_needed(&self) -> Result<u64, StoreError> {
+        let now = self.client.timestamp().await?;
+        let others = self.look().await?;
+        Ok(others.iter().map(Word::needed).fold(self.word(now).needed(), u64::min))
     }
 
     async fn look(&self) -> Result<Vec<Word>, StoreError> {

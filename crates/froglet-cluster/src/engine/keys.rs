@@ -8,6 +8,7 @@
 //!                  space 0, else │ 'v'                                    → the last change of the catalog
 //!                               │ 'f'                                    → a fence (`fences`)
 //!                               │ 'b'                                    → indexes that are built (`builds`)
+//!                               │ 'h'                                    → below it nothing is read (`history`)
 //!                               │ 'c' │ space 4                          → start of the transaction that closed it, 8
 //!   row key: the table's primary key, or ts 8 │ n 4 of the transaction that made the row
 //! ```
@@ -61,6 +62,11 @@ pub(super) fn fence(database: u32) -> Vec<u8> {
 /// Indexes that are built now, see `builds`.
 pub(super) fn builds(database: u32) -> Vec<u8> {
     [&space(database, SpaceId(0))[..], b"b"].concat()
+}
+
+/// Below it nothing is read, see `history`.
+pub(super) fn floor(database: u32) -> Vec<u8> {
+    [&space(database, SpaceId(0))[..], b"h"].concat()
 }
 
 /// Spaces that are closed for good.

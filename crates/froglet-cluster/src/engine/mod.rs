@@ -17,7 +17,7 @@
 //!
 //! What a schema change closes to all gateways, and how, is told in `fences`.
 //!
-//! How indexes are built of rows that are there is told in `builds`.
+//! How indexes are built of rows that are there is told in `builds`; what becomes of old versions of rows, in `history`.
 //!
 //! Left out so far, and refused by whoever is above: columns that are computed from rows that are there, foreign keys,
 //! SERIALIZABLE.
@@ -27,6 +27,7 @@ mod builds;
 mod commits;
 mod fences;
 mod gateways;
+mod history;
 mod index;
 mod intern;
 mod keys;
@@ -48,17 +49,18 @@ use froglet_engine::{
     ColumnId, Elsewhere, Engine, EngineError, EngineFigures, EngineTxn, HeldBack, Home, IndexId,
     Layout, Lsn, ReadFailed, RowCheck, Snapshot, SpaceId, SqlState, Table, Ts, TxnId,
 };
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 use crate::client::{
-    Client, HEARTBEAT, Locking, Mutation, PendingCommit, StoreError, WriteSet, behind,
+    Client, HEARTBEAT, LONGEST_LOCK, Locking, Mutation, PendingCommit, StoreError, WriteSet, behind,
 };
 use crate::network::Network;
 use builds::Builds;
 use commits::Commits;
 use fences::{Fence, Fences};
 use gateways::{Gateways, State};
+pub use history::SHORTEST_HISTORY;
 use intern::Interned;
 use table::ClusterTable;
 use txn::{ClusterTxn, Shared};
@@ -81,13 +83,36 @@ pub struct ClusterOptions {
     pub patience: Duration,
     /// Memory of what transactions write and queries gather.
     pub memory_limit_bytes: u64,
+    /// So long the store keeps what nobody reads any more; at least ten seconds.
+    pub history: Duration,
 }
 
-/// What a gateway looks at again and again: the state of the catalog, the fence that is in place, the list of builds.
+/// What a gateway looks at again and again: the state of the catalog, the fence that is in place, the list of builds, below
+/// what nothing is read.
 struct Look {
     state: State,
     fence: Option<Fence>,
     builds: Option<Vec<u8>>,
+    floor: u64,
+}
+
+/// Transactions that have not ended.
+#[derive(Default)]
+struct Txns(RwLock<HashMap<TxnId, Arc<Shared>>>);
+
+impl Txns {
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<TxnId, Arc<Shared>>> {
+        self.0.read()
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, HashMap<TxnId, Arc<Shared>>> {
+        self.0.write()
+    }
+
+    /// The first start of those that there are.
+    fn first_begun(&self) -> Option<u64> {
+        self.read().values().map(|shared| shared.writes.start_ts).min()
+    }
 }
 
 /// See the module.
@@ -99,10 +124,11 @@ struct Core {
     gateways: Arc<Gateways>,
     fences: Arc<Fences>,
     builds: Arc<Builds>,
-    txns: RwLock<HashMap<TxnId, Arc<Shared>>>,
+    txns: Arc<Txns>,
     commits: Arc<Commits>,
     memory: AtomicU64,
     memory_limit: u64,
+    history: Duration,
     /// Counts rows made in transactions of one start.
     made: AtomicU64,
 }
@@ -207,16 +233,18 @@ impl Core {
     async fn look(&self) -> Result<Look, StoreError> {
         let as_of = self.client.timestamp().await?;
         let (mark_at, fence_at) = (keys::catalog_mark(self.database), keys::fence(self.database));
-        let all = vec![mark_at.clone(), fence_at.clone(), keys::builds(self.database)];
-        let (mut mark, mut fence, mut builds) = (0, None, None);
+        let (builds_at, floor_at) = (keys::builds(self.database), keys::floor(self.database));
+        let all = vec![mark_at.clone(), fence_at.clone(), builds_at.clone(), floor_at];
+        let (mut mark, mut fence, mut builds, mut floor) = (0, None, None, 0);
         for (key, value) in self.client.get_all(all, as_of).await? {
             match key {
                 key if key == mark_at => mark = value.try_into().map_or(0, u64::from_be_bytes),
                 key if key == fence_at => fence = Some(Fence::of(&value)?),
-                _ => builds = Some(value),
+                key if key == builds_at => builds = Some(value),
+                _ => floor = history::floor_of(&value),
             }
         }
-        Ok(Look { state: State { as_of, mark }, fence, builds })
+        Ok(Look { state: State { as_of, mark }, fence, builds, floor })
     }
 
     /// A key for a row of a table without a primary key: nobody else makes it.
@@ -244,9 +272,9 @@ impl Core {
     ) -> Result<T, StoreError> {
         loop {
             let ts = self.client.timestamp().await?;
-            let set = Arc::new(WriteSet::new(Arc::clone(&self.client), ts));
+            let set = Arc::new(WriteSet::brief(Arc::clone(&self.client), ts));
             let locking = [Locking { key: key.clone(), is_new: false }];
-            let now = match set.lock(&locking, ts, Duration::from_secs(5)).await {
+            let now = match set.lock(&locking, ts, LONGEST_LOCK).await {
                 Ok(mut values) => values.pop().expect("one was asked for"),
                 Err(StoreError::Conflict { .. } | StoreError::Lost(_)) => continue,
                 Err(error) => return Err(error),
@@ -256,12 +284,17 @@ impl Core {
                 set.roll_back().await;
                 return Ok(told);
             };
-            match set.prewrite(vec![Mutation { key: key.clone(), value }], false).await {
-                Ok(pending) => pending.commit().await?,
-                Err(StoreError::Conflict { .. } | StoreError::Lost(_)) => continue,
-                Err(error) => return Err(error),
+            let mutations = vec![Mutation { key: key.clone(), value }];
+            let committed = match set.prewrite(mutations, false).await {
+                Ok(pending) => pending.commit().await,
+                Err(error) => Err(error),
             };
-            return Ok(told);
+            match committed {
+                Ok(_) => return Ok(told),
+                // It is rolled back.
+                Err(StoreError::Conflict { .. } | StoreError::Lost(_)) => {}
+                Err(error) => return Err(error),
+            }
         }
     }
 }
@@ -283,6 +316,7 @@ impl ClusterEngine {
         handle.block_on(core.gateways.join()).map_err(failed)?;
         handle.spawn(behind(say_who_lives(Arc::downgrade(&core))));
         handle.spawn(behind(Arc::clone(&core.gateways).keep_saying()));
+        handle.spawn(behind(history::keep_moving(Arc::downgrade(&core), core.history)));
         Ok(Arc::new(ClusterEngine { core, runtime: Some(runtime) }))
     }
 
@@ -293,13 +327,15 @@ impl ClusterEngine {
     ) -> Result<Arc<Core>, EngineError> {
         let client = Client::new(network, options.patience);
         let interned = Arc::<Interned>::default();
+        let history = options.history.max(SHORTEST_HISTORY);
         let core = |database| {
             let fences = Arc::new(Fences::new(Arc::clone(&client), database));
             let builds = Builds::new(Arc::clone(&client), database, Arc::clone(&fences));
             let builds = Arc::new(builds);
-            let (interned, known) =
-                (Arc::clone(&interned), (Arc::clone(&fences), Arc::clone(&builds)));
-            let gateways = Gateways::new(database, Arc::clone(&interned), known.0, known.1);
+            let (interned, txns) = (Arc::clone(&interned), Arc::<Txns>::default());
+            let needs = (Arc::clone(&interned), Arc::clone(&txns));
+            let known = (Arc::clone(&fences), Arc::clone(&builds));
+            let gateways = Gateways::new(database, history, needs, known.0, known.1);
             Core {
                 client: Arc::clone(&client),
                 handle: handle.clone(),
@@ -308,10 +344,11 @@ impl ClusterEngine {
                 gateways: Arc::new(gateways),
                 fences,
                 builds,
-                txns: RwLock::default(),
+                txns,
                 commits: Arc::default(),
                 memory: AtomicU64::new(0),
                 memory_limit: options.memory_limit_bytes,
+                history,
                 made: AtomicU64::new(0),
             }
         };
@@ -340,7 +377,8 @@ impl ClusterEngine {
         self.core.handle.spawn(behind(async move {
             while let Some(core) = core.upgrade() {
                 let mut pause = CATALOG_LOOK;
-                if let Ok(Look { state, fence, builds }) = core.look().await {
+                if let Ok(Look { state, fence, builds, floor }) = core.look().await {
+                    core.gateways.raise_floor(floor);
                     let known = core.gateways.catalog();
                     let mut is_known = known.as_of > 0 && known.mark == state.mark;
                     if is_known {

@@ -32,6 +32,11 @@ impl View<'_> {
         &self,
         asks: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, EngineError> {
+        let asks = async {
+            let answer = asks.await?;
+            self.core.gateways.still_reads(self.ts).await?;
+            Ok(answer)
+        };
         let answer = match &self.asked {
             Some(asked) => self.core.wait(counted(Arc::clone(asked), asks)),
             None => self.core.wait(asks),

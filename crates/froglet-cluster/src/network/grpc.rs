@@ -395,7 +395,7 @@ impl Network for GrpcNetwork {
         let question = |header| pd::UpdateServiceGcSafePointRequest {
             header: Some(header),
             service_id,
-            ttl: i64::from(seconds),
+            ttl: if seconds == u32::MAX { i64::MAX } else { i64::from(seconds) },
             safe_point: ts,
         };
         let path = "/pdpb.PD/UpdateServiceGCSafePoint";

@@ -12,7 +12,7 @@
 
 use std::ops::Bound;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use froglet_cluster::{ClusterEngine, ClusterOptions};
 use froglet_engine::engine::LogRoom;
@@ -29,7 +29,7 @@ use crate::map::{
     ALL, Model, NAMES, PRIMARY, Rest, TAGS, UNIQUE, check_all, check_range, layout, of_key, rivals,
     row, scanned,
 };
-use crate::support::PATIENCE;
+use crate::support::{HISTORY, PATIENCE};
 
 /// One of the engines, and the table there.
 struct Gateway {
@@ -37,16 +37,17 @@ struct Gateway {
     table: Arc<dyn Table>,
 }
 
+fn options(patience: Duration) -> ClusterOptions {
+    let database = "tests".to_owned();
+    ClusterOptions { database, patience, memory_limit_bytes: 64 << 20, history: HISTORY }
+}
+
 fn gateway(ranges: &Arc<Ranges>, name: &str, seed: u64, layout: &Arc<Layout>) -> Gateway {
     let network = ranges.network(name);
     // An opened gateway has told the others that it lives, and so may commit, whatever that took.
     network.on_next("grant_lease", Fault::LoseRequest);
-    let options = ClusterOptions {
-        database: "tests".to_owned(),
-        patience: PATIENCE,
-        memory_limit_bytes: 64 << 20,
-    };
-    let engine = ClusterEngine::open(network.clone(), options).expect("the store answers");
+    let engine =
+        ClusterEngine::open(network.clone(), options(PATIENCE)).expect("the store answers");
     let space = Home::Cluster.space(7);
     engine.create_space(space).expect("there is nothing to do");
     let table = Engine::open(&*engine, space, Arc::clone(layout)).expect("any layout will do");
@@ -325,4 +326,29 @@ fn a_table_without_a_primary_key_is_a_map() {
     for seed in [4, 5] {
         run(seed, false);
     }
+}
+
+#[test]
+fn a_note_is_changed_though_who_was_about_to_is_dead() {
+    const NUMBER: u64 = 1;
+    let ranges = Ranges::new(2);
+    ranges.let_clock_run();
+    let (one, other) = (ranges.network("one"), ranges.network("other"));
+    let dying = ClusterEngine::open(one.clone(), options(Duration::from_millis(300)));
+    let dying = dying.expect("the store answers");
+    let living = ClusterEngine::open(other, options(PATIENCE)).expect("the store answers");
+
+    let is_lost = dying.change_note(NUMBER, &mut |_| {
+        // It holds the note from here on, and nobody hears of it again.
+        one.cut_off(true);
+        b"dead".to_vec()
+    });
+    assert!(is_lost.is_err(), "nobody answers it");
+    assert_eq!(ranges.locks().len(), 1);
+    let changed = living.change_note(NUMBER, &mut |now| {
+        assert_eq!(now, None);
+        b"alive".to_vec()
+    });
+    changed.expect("the dead do not hold it for ever");
+    assert_eq!(living.notes(), [(NUMBER, b"alive".to_vec())]);
 }

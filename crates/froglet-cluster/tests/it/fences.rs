@@ -29,7 +29,7 @@ use futures::executor::block_on;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-use crate::support::PATIENCE;
+use crate::support::{HISTORY, PATIENCE};
 
 /// Every row: a key and a number.
 pub type Rows = BTreeMap<i64, i64>;
@@ -69,6 +69,7 @@ pub fn deaf_gateway(ranges: &Arc<Ranges>, name: &str) -> Gateway {
         database: "tests".to_owned(),
         patience: PATIENCE,
         memory_limit_bytes: 64 << 20,
+        history: HISTORY,
     };
     let engine = ClusterEngine::open(way.clone(), options).expect("the store answers");
     Gateway { way, engine }

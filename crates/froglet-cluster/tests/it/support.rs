@@ -10,6 +10,8 @@ use froglet_testkit::ranges::{Gateway, Ranges};
 
 /// Longer than what goes wrong in a test lasts.
 pub const PATIENCE: Duration = Duration::from_secs(8);
+/// Longer than a test lasts.
+pub const HISTORY: Duration = Duration::from_secs(300);
 /// Who waits for a lock in these tests has it sooner, or never.
 pub const WAIT: Duration = Duration::from_secs(3);
 

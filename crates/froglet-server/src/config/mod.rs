@@ -34,6 +34,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// `store`: a cluster has the tables; there is no data directory then.
     pub store: Option<StoreAddress>,
+    /// `store_history`: so long the cluster keeps what nobody reads any more.
+    pub store_history: Duration,
     /// `listen`: loopback only, unless `authentication` lets nobody else in without a password.
     pub listen: SocketAddr,
     /// `flight_listen`: Arrow Flight SQL; none where it is not served.
@@ -237,6 +239,11 @@ const KEYS: &[(&str, Apply)] = &[
         config.store = Some(StoreAddress::parse(&e.value).map_err(|why| e.error(why))?);
         Ok(())
     }),
+    ("store_history", |config, e| {
+        config.store_history = units::duration(&e.value).map_err(|why| e.error(why))?;
+        let shortest = froglet_cluster::SHORTEST_HISTORY;
+        at_least(e, config.store_history >= shortest, "at least 10s is needed")
+    }),
     ("listen", |config, e| {
         config.listen = address(e)?;
         Ok(())
@@ -349,6 +356,7 @@ impl Config {
         Config {
             data_dir,
             store: None,
+            store_history: Duration::from_secs(300),
             listen,
             flight_listen: None,
             tls: None,

@@ -15,13 +15,11 @@ use froglet_engine::online::NoNull;
 
 use super::builder::{find, given_up};
 use super::*;
-use crate::client::{Locking, Mutation};
+use crate::client::{LONGEST_LOCK, Locking, Mutation};
 use crate::engine::place::Place;
 use crate::engine::{failed, unsupported};
 
-/// Whoever has a key of a unique index that is built is waited for so long.
-const LONGEST_LOCK: Duration = Duration::from_secs(10);
-/// The same, where it is not public yet.
+/// Whoever has a key of a unique index that is built, and not public yet, is waited for so long.
 const LONGEST_LOCK_OF_BUILD: Duration = Duration::from_secs(1);
 
 /// A key of an entry, and what rows of the transaction do to it.
