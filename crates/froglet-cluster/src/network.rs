@@ -8,6 +8,8 @@
 
 pub mod grpc;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use crate::wire::kv;
@@ -132,6 +134,8 @@ pub trait Network: Send + Sync + 'static {
     async fn ask(&self, store: u64, request: Request) -> Result<Response, Unreachable>;
     /// As many timestamps of the oracle as are asked for: the last of them, above all that anybody was given before.
     async fn timestamps(&self, count: u32) -> Result<u64, Unreachable>;
+    /// Time by a clock of this machine, since some moment: it goes on while the process stands still.
+    fn clock(&self) -> Duration;
     /// The region of a key.
     async fn place_of(&self, key: &[u8]) -> Result<Place, Unreachable>;
     /// Where a store was known to be may be wrong: it is asked for again before the next request.

@@ -7,6 +7,7 @@
 //!                                    └─ writer: waits
 //! ```
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use super::{Client, Pause, StoreError, of_key_error};
@@ -82,14 +83,7 @@ impl Client {
             Fate::Alive { .. } => return Ok(()),
         };
         if lock.lock_type == Op::PessimisticLock as i32 {
-            let request = kv::PessimisticRollbackRequest {
-                context: None,
-                start_version: lock.lock_version,
-                for_update_ts: u64::MAX,
-                keys: vec![lock.key.clone()],
-            };
-            let (answer, _) = self.ask_region(&lock.key, request).await?;
-            return answer.errors.into_iter().next().map_or(Ok(()), |e| Err(of_key_error(e)));
+            return self.give_up_lock(lock).await;
         }
         let request = kv::ResolveLockRequest {
             context: None,
@@ -99,6 +93,18 @@ impl Client {
         };
         let (answer, _) = self.ask_region(&lock.key, request).await?;
         answer.error.map_or(Ok(()), |error| Err(of_key_error(error)))
+    }
+
+    /// Gives a key back that is only locked, if it is.
+    async fn give_up_lock(&self, lock: &kv::LockInfo) -> Result<(), StoreError> {
+        let request = kv::PessimisticRollbackRequest {
+            context: None,
+            start_version: lock.lock_version,
+            for_update_ts: u64::MAX,
+            keys: vec![lock.key.clone()],
+        };
+        let (answer, _) = self.ask_region(&lock.key, request).await?;
+        answer.errors.into_iter().next().map_or(Ok(()), |error| Err(of_key_error(error)))
     }
 
     /// A reader has met locks: those that are later than it are added to `later`, the others are gone when this
@@ -150,6 +156,7 @@ impl Client {
     ) -> Result<u64, StoreError> {
         const LIMIT: u32 = 256;
         let (mut from, mut settled) = (start.to_vec(), before_ts);
+        let mut fates = HashMap::new();
         loop {
             let request = kv::ScanLockRequest {
                 context: None,
@@ -164,13 +171,31 @@ impl Client {
             }
             for lock in &answer.locks {
                 // A store may not stop at the end of what it was asked for.
-                let is_in_range = end.is_empty() || lock.key.as_slice() < end;
-                if is_in_range && (lock.use_async_commit || !self.is_lock_gone(lock).await?) {
-                    settled = settled.min(lock.lock_version.saturating_sub(1));
+                if !end.is_empty() && lock.key.as_slice() >= end {
+                    continue;
+                }
+                let fate = match fates.get(&lock.lock_version) {
+                    Some(fate) => *fate,
+                    None if lock.use_async_commit => Fate::Alive { is_later: false },
+                    // 0: nobody is pushed.
+                    None => self.fate_of(lock, 0).await?,
+                };
+                fates.insert(lock.lock_version, fate);
+                match fate {
+                    Fate::Alive { .. } => settled = settled.min(lock.lock_version - 1),
+                    fate => {
+                        // Not every store says of a lock that it is no more than that, and would commit nothing.
+                        self.give_up_lock(lock).await?;
+                        self.settle_lock(lock, fate).await?;
+                    }
                 }
             }
             let region_end = known.end_key();
             from = match answer.locks.last() {
+                // One that begins at the same key each time does not come further.
+                Some(last) if answer.locks.len() >= LIMIT as usize && last.key < from => {
+                    return Ok(0);
+                }
                 Some(last) if answer.locks.len() >= LIMIT as usize => {
                     [&last.key[..], &[0]].concat()
                 }

@@ -168,6 +168,11 @@ impl Client {
         }
     }
 
+    /// How long the store may not answer before whoever asks is told.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
     fn pause(&self) -> Pause {
         Pause { until: Instant::now() + self.patience, next: FIRST_PAUSE }
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   each says, and says again     catalog as of v, whose last change was m; views from o on;    until its lease is over
-//!                                 transactions from b on; which fence it has closed for, which list of builds it follows
+//!                                 transactions from b on, and nothing below f; which fence it has closed for, which list of
+//!                                 builds it follows
 //!   a schema change m, committed  waits until everybody says m, or v ≥ its timestamp, or is gone
 //!   garbage                       goes when everybody says o, v > when it became that
 //! ```
@@ -12,6 +13,7 @@
 //! (`fences`).
 //! **[G2]** Before a schema change is prewritten, everybody has the one before it: at most two versions are in use.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -49,14 +51,15 @@ pub(super) struct State {
     pub mark: u64,
 }
 
-/// What a gateway says: its catalog, the oldest of its views, the first of its transactions, as of when it follows the
-/// builds of indexes, and for which fence it has closed (0: none). What makes no sense is a word of somebody who has
+/// What a gateway says: its catalog, the oldest of its views, the first of its transactions, below what it reads nothing,
+/// as of when it follows the builds of indexes, and for which fence it has closed (0: none). What makes no sense is a word of somebody who has
 /// nothing of all that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Word {
     catalog: State,
     oldest: u64,
     begun: u64,
+    floor: u64,
     followed: u64,
     closed: u64,
 }
@@ -64,8 +67,8 @@ struct Word {
 impl Word {
     fn bytes(self) -> Vec<u8> {
         let State { as_of, mark } = self.catalog;
-        let Word { oldest, begun, followed, closed, .. } = self;
-        format!("{as_of} {mark} {oldest} {begun} {followed} {closed}").into_bytes()
+        let Word { oldest, begun, floor, followed, closed, .. } = self;
+        format!("{as_of} {mark} {oldest} {begun} {floor} {followed} {closed}").into_bytes()
     }
 
     /// The oldest timestamp that something is read at, or that a transaction has begun at.
@@ -81,8 +84,10 @@ impl Word {
     fn of(bytes: &[u8]) -> Option<Word> {
         let numbers = std::str::from_utf8(bytes).ok()?.split(' ').map(str::parse);
         let numbers: Vec<u64> = numbers.collect::<Result<_, _>>().ok()?;
-        let [as_of, mark, oldest, begun, followed, closed] = numbers[..] else { return None };
-        Some(Word { catalog: State { as_of, mark }, oldest, begun, followed, closed })
+        let [as_of, mark, oldest, begun, floor, followed, closed] = numbers[..] else {
+            return None;
+        };
+        Some(Word { catalog: State { as_of, mark }, oldest, begun, floor, followed, closed })
     }
 }
 
@@ -119,11 +124,13 @@ pub(super) struct Gateways {
     txns: Arc<Txns>,
     others: Mutex<Vec<Word>>,
     /// When it was last heard, by its own clock and by the store's.
-    heard: Mutex<Option<(Instant, u64)>>,
+    heard: Mutex<Option<(Duration, u64)>>,
     /// Below it nothing is read.
     floor: AtomicU64,
+    /// What others have needed, and when that was heard.
+    needs: Mutex<HashMap<Vec<u8>, (u64, u64)>>,
     /// So much of what nobody reads is kept.
-    history_ms: u64,
+    history: Duration,
     has_said: Notify,
     is_open: AtomicBool,
     /// Of those that it has heard of, its name is the first.
@@ -157,7 +164,8 @@ impl Gateways {
             others: Mutex::default(),
             heard: Mutex::default(),
             floor: AtomicU64::new(0),
-            history_ms: u64::try_from(history.as_millis()).unwrap_or(u64::MAX),
+            needs: Mutex::default(),
+            history,
             has_said: Notify::new(),
             is_open: AtomicBool::new(true),
             is_first: AtomicBool::new(false),
@@ -167,7 +175,7 @@ impl Gateways {
     /// Says what there is to say, once; whether the lease still lasted.
     async fn say(&self) -> Result<bool, StoreError> {
         let network = self.client.network();
-        let begun = Instant::now();
+        let begun = network.clock();
         let now = self.client.timestamp().await?;
         let mut lease = self.lease.load(Ordering::SeqCst);
         let lasts = lease != 0 && network.keep_lease(lease).await?;
@@ -185,9 +193,7 @@ impl Gateways {
         if !self.is_back.load(Ordering::SeqCst) {
             self.fences.look_anew().await?;
             self.builds.look_anew(self.lease() == 0).await?;
-            if self.lease() > 0 {
-                self.look_at_floor(word.needed()).await?;
-            }
+            self.look_at_floor(word.needed()).await?;
             self.leases.fetch_add(1, Ordering::SeqCst);
             self.is_back.store(true, Ordering::SeqCst);
         }
@@ -203,6 +209,7 @@ impl Gateways {
             catalog: self.catalog(),
             oldest: self.interned.oldest().map_or(now, |ts| ts.0.min(now)),
             begun: self.txns.first_begun().map_or(now, |ts| ts.min(now)),
+            floor: self.floor.load(Ordering::SeqCst),
             followed: self.builds.followed(),
             closed: self.fences.closed(),
         }
@@ -211,12 +218,14 @@ impl Gateways {
     /// Learns what may have been collected while nobody could hear what it needs [H2].
     async fn look_at_floor(&self, needed: u64) -> Result<(), StoreError> {
         let now = self.client.timestamp().await?;
+        let needed = if self.lease() == 0 { now } else { needed };
         let floor = self.client.get(&keys::floor(self.database), now).await?;
         self.raise_floor(floor.as_deref().map_or(0, history::floor_of));
         // In a name of its own: others may need more.
         let service = String::from_utf8_lossy(&self.own);
         let network = self.client.network();
-        let kept = network.keep_since(&service, needed, history::KEPT_S).await?;
+        let seconds = history::kept_until_heard_s(self.history);
+        let kept = network.keep_since(&service, needed, seconds).await?;
         // Others of the same store have not waited: what is older may be gone.
         if kept > needed {
             self.raise_floor(kept);
@@ -231,16 +240,15 @@ impl Gateways {
 
     /// Whether what was just read at a timestamp was there to be read: nobody has been told to collect it.
     pub async fn still_reads(&self, ts: u64) -> Result<(), StoreError> {
-        let until = Instant::now() + LONGEST_SILENCE;
+        let until = Instant::now() + self.client.patience();
         loop {
             let (at, now) = self.heard.lock().expect("whoever reads has joined");
-            let silent_ms = u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let age_ms = (physical_ms(now) + silent_ms).saturating_sub(physical_ms(ts));
-            // Nobody collects what is so young.
-            if age_ms < self.history_ms / 2 {
+            let unheard = self.client.network().clock().saturating_sub(at);
+            let was_old = physical_ms(now).saturating_sub(physical_ms(ts));
+            if unheard + Duration::from_millis(was_old) < history::YOUNG {
                 return Ok(());
             }
-            if silent_ms < OWN_LEASE_MS {
+            if unheard < Duration::from_millis(OWN_LEASE_MS) {
                 break;
             }
             if Instant::now() >= until {
@@ -255,21 +263,38 @@ impl Gateways {
         }
     }
 
-    /// The oldest timestamp that anybody needs who is heard now, this gateway too.
+    /// The oldest timestamp that anybody needs, this gateway too; who was heard lately may be back.
     pub async fn oldest_needed(&self) -> Result<u64, StoreError> {
         let now = self.client.timestamp().await?;
+        let heard = self.hear().await?;
+        let mut needs = self.needs.lock();
+        needs.extend(heard.into_iter().map(|(name, word)| (name, (now, word.needed()))));
+        needs.retain(|_, (at, _)| physical_ms(now) - physical_ms(*at) < history::GRACE_MS);
+        Ok(needs.values().map(|(_, needed)| *needed).fold(self.word(now).needed(), u64::min))
+    }
+
+    /// Whether everybody who is heard reads nothing below a floor, or will not, as he knows of it.
+    pub async fn have_floor(&self, floor: u64) -> Result<bool, StoreError> {
+        let now = self.client.timestamp().await?;
+        self.raise_floor(floor);
         let others = self.look().await?;
-        Ok(others.iter().map(Word::needed).fold(self.word(now).needed(), u64::min))
+        let has = |word: &Word| word.floor >= floor || word.needed() >= floor;
+        Ok(others.iter().all(has) && has(&self.word(now)))
     }
 
     async fn look(&self) -> Result<Vec<Word>, StoreError> {
+        Ok(self.hear().await?.into_iter().map(|(_, word)| word).collect())
+    }
+
+    /// What the others say.
+    async fn hear(&self) -> Result<Vec<(Vec<u8>, Word)>, StoreError> {
         let said = self.client.network().said(&self.prefix).await?;
-        let others: Vec<_> = said.iter().filter(|said| said.key != self.own).collect();
-        let is_first = others.iter().all(|other| other.key > self.own);
+        let others = said.into_iter().filter(|said| said.key != self.own);
+        let others: Vec<_> =
+            others.map(|said| (said.key, Word::of(&said.value).unwrap_or_default())).collect();
+        let is_first = others.iter().all(|(name, _)| *name > self.own);
         self.is_first.store(is_first, Ordering::SeqCst);
-        let others: Vec<Word> =
-            others.iter().map(|said| Word::of(&said.value).unwrap_or_default()).collect();
-        self.others.lock().clone_from(&others);
+        *self.others.lock() = others.iter().map(|(_, word)| *word).collect();
         Ok(others)
     }
 

@@ -83,7 +83,7 @@ pub struct ClusterOptions {
     pub patience: Duration,
     /// Memory of what transactions write and queries gather.
     pub memory_limit_bytes: u64,
-    /// So long the store keeps what nobody reads any more; at least ten seconds.
+    /// So long the store keeps what nobody reads any more; [`SHORTEST_HISTORY`] where a store may be slow.
     pub history: Duration,
 }
 
@@ -327,7 +327,7 @@ impl ClusterEngine {
     ) -> Result<Arc<Core>, EngineError> {
         let client = Client::new(network, options.patience);
         let interned = Arc::<Interned>::default();
-        let history = options.history.max(SHORTEST_HISTORY);
+        let history = options.history;
         let core = |database| {
             let fences = Arc::new(Fences::new(Arc::clone(&client), database));
             let builds = Builds::new(Arc::clone(&client), database, Arc::clone(&fences));

@@ -402,6 +402,11 @@ async fn prewrite(
         pending.roll_back().await;
         return Err(failed(silent()));
     }
+    // What it has locked may have been given to others, and what they made of it collected.
+    if let Err(error) = core.gateways.still_reads(writes.start_ts).await {
+        pending.roll_back().await;
+        return Err(failed(error));
+    }
     Ok(Prewritten { pending, under_way, claim })
 }
 

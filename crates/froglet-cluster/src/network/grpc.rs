@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use http::uri::PathAndQuery;
@@ -30,6 +30,7 @@ pub struct GrpcNetwork {
     /// Drivers that were named.
     drivers: Vec<String>,
     timeout: Duration,
+    made: Instant,
     driver: Mutex<Option<Arc<Driver>>>,
     stores: Mutex<HashMap<u64, Channel>>,
 }
@@ -123,7 +124,8 @@ where
 impl GrpcNetwork {
     /// To the cluster of these placement drivers, each `host:port`. A call takes at most `timeout`.
     pub fn new(drivers: Vec<String>, timeout: Duration) -> GrpcNetwork {
-        GrpcNetwork { drivers, timeout, driver: Mutex::default(), stores: Mutex::default() }
+        let (made, driver, stores) = (Instant::now(), Mutex::default(), Mutex::default());
+        GrpcNetwork { drivers, timeout, made, driver, stores }
     }
 
     async fn driver(&self) -> Result<Arc<Driver>, Unreachable> {
@@ -317,6 +319,10 @@ impl Network for GrpcNetwork {
             self.forget_driver(&driver);
             unreachable(&driver.address, "it gives no timestamps")
         })
+    }
+
+    fn clock(&self) -> Duration {
+        self.made.elapsed()
     }
 
     async fn place_of(&self, key: &[u8]) -> Result<Place, Unreachable> {

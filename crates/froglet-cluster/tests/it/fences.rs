@@ -64,19 +64,28 @@ pub struct Gateway {
 
 /// A gateway that has not begun to follow the catalog.
 pub fn deaf_gateway(ranges: &Arc<Ranges>, name: &str) -> Gateway {
+    deaf_gateway_of(ranges, name, "tests", HISTORY)
+}
+
+fn deaf_gateway_of(ranges: &Arc<Ranges>, name: &str, database: &str, history: Duration) -> Gateway {
     let way = ranges.network(name);
     let options = ClusterOptions {
-        database: "tests".to_owned(),
+        database: database.to_owned(),
         patience: PATIENCE,
         memory_limit_bytes: 64 << 20,
-        history: HISTORY,
+        history,
     };
     let engine = ClusterEngine::open(way.clone(), options).expect("the store answers");
     Gateway { way, engine }
 }
 
 pub fn gateway(ranges: &Arc<Ranges>, name: &str) -> Gateway {
-    let gateway = deaf_gateway(ranges, name);
+    gateway_of(ranges, name, "tests", HISTORY)
+}
+
+/// One of a database, which keeps so much history.
+pub fn gateway_of(ranges: &Arc<Ranges>, name: &str, database: &str, history: Duration) -> Gateway {
+    let gateway = deaf_gateway_of(ranges, name, database, history);
     let engine = Arc::downgrade(&gateway.engine);
     gateway.engine.follow_catalog(move || Some(engine.upgrade()?.now()));
     gateway
@@ -194,7 +203,7 @@ impl Gateway {
     }
 
     /// Rows in a transaction of their own.
-    fn put(&self, space: SpaceId, rows: impl IntoIterator<Item = (i64, i64)>) -> Outcome<Ts> {
+    pub fn put(&self, space: SpaceId, rows: impl IntoIterator<Item = (i64, i64)>) -> Outcome<Ts> {
         let (table, mut txn) = (self.table(space), self.begin());
         rows.into_iter().try_for_each(|row| self.insert(&*table, &mut *txn, row))?;
         self.commit(txn)
@@ -230,7 +239,7 @@ impl Gateway {
     }
 }
 
-fn scan_with_ids(table: &dyn Table, snapshot: &Snapshot) -> Outcome<Vec<(RowId, (i64, i64))>> {
+pub fn scan_with_ids(table: &dyn Table, snapshot: &Snapshot) -> Outcome<Vec<(RowId, (i64, i64))>> {
     let (mut rows, mut next) = (Vec::new(), Some(RowId(0)));
     while let Some(from) = next {
         let (part, after) = table.read_part(snapshot, from, &[0, 1])?;

@@ -242,7 +242,7 @@ const KEYS: &[(&str, Apply)] = &[
     ("store_history", |config, e| {
         config.store_history = units::duration(&e.value).map_err(|why| e.error(why))?;
         let shortest = froglet_cluster::SHORTEST_HISTORY;
-        at_least(e, config.store_history >= shortest, "at least 10s is needed")
+        at_least(e, config.store_history >= shortest, "at least 30s is needed")
     }),
     ("listen", |config, e| {
         config.listen = address(e)?;

@@ -85,7 +85,7 @@ fn complaints_name_file_and_line() {
         ("max_connections = \"many\"\n", ":1: max_connections cannot be \"many\""),
         ("max_connections = 0\n", "at least one"),
         ("memory_limit = \"1MB\"", "at least 16MB"),
-        ("store_history = \"9s\"", "at least 10s"),
+        ("store_history = \"29s\"", "at least 30s"),
         ("\nmemory_limit = [1]\n", ":2: memory_limit"),
         ("a = 1\na = 2\n", ":2: duplicate key"),
         ("listen = \"0.0.0.0:5432\"", "rules of authentication"),

@@ -10,8 +10,14 @@ use std::collections::BTreeMap;
 
 use froglet_cluster::network::Said;
 
+/// The service that stands for all who collect: it is there from the first that comes, and for ever.
+const WORKER: &str = "gc_worker";
+
 fn until(now_ms: u64, seconds: u32) -> u64 {
-    now_ms + u64::from(seconds) * 1000
+    match seconds {
+        u32::MAX => u64::MAX,
+        some => now_ms + u64::from(some) * 1000,
+    }
 }
 
 #[derive(Debug)]
@@ -95,11 +101,15 @@ impl Services {
         self.services.retain(|_, service| now_ms <= service.until_ms);
         if seconds == 0 {
             self.services.remove(who);
-        } else if ts >= self.oldest().unwrap_or(0) {
+        }
+        let oldest = self.oldest().unwrap_or(0);
+        let worker = Service { until_ms: u64::MAX, ts: oldest };
+        self.services.entry(WORKER.to_owned()).or_insert(worker);
+        if seconds > 0 && ts >= oldest {
             let service = Service { until_ms: until(now_ms, seconds), ts };
             self.services.insert(who.to_owned(), service);
         }
-        self.oldest().unwrap_or(ts)
+        self.oldest().expect("one is always there")
     }
 
     fn oldest(&self) -> Option<u64> {

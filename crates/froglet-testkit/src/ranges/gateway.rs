@@ -203,6 +203,10 @@ impl Network for Gateway {
         self.drive("timestamps", move |state| state.oracle.give(count)).await
     }
 
+    fn clock(&self) -> Duration {
+        Duration::from_millis(self.ranges.now_ms())
+    }
+
     async fn place_of(&self, key: &[u8]) -> Result<Place, Unreachable> {
         let key = key.to_vec();
         self.drive("place_of", move |state| state.places.place(state.places.of(&key))).await

@@ -65,13 +65,16 @@ async fn the_oldest_who_reads_decides_what_is_kept() {
     let keep = async |who, ts, seconds| {
         network.keep_since(who, ts, seconds).await.expect("the driver answers")
     };
-    assert_eq!(keep("a", 100, 60).await, 100);
+    assert_eq!(keep("a", 100, 60).await, 0, "nobody has said that anything may go");
+    assert_eq!(keep("gc_worker", 1000, u32::MAX).await, 100);
     assert_eq!(keep("b", 150, 10).await, 100);
     assert_eq!(keep("a", 200, 60).await, 150);
     assert_eq!(keep("c", 50, 60).await, 150, "what is older may be gone: it is not kept");
     ranges.advance(10_001);
     assert_eq!(keep("a", 210, 60).await, 210);
-    assert_eq!(keep("a", 0, 0).await, 0);
+    assert_eq!(keep("a", 0, 0).await, 1000);
+    ranges.advance(u64::from(u32::MAX));
+    assert_eq!(keep("b", 500, 60).await, 1000, "it is for ever");
     network.collect_before(90).await.expect("the driver answers");
     network.collect_before(80).await.expect("the driver answers");
     assert_eq!(ranges.safe_point(), 90);
