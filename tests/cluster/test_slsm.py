@@ -185,9 +185,153 @@ def test_a_table_is_joined(start, gateways):
         twins.do(statement if statement.startswith("select") else OF_THE_JOIN[-1])
 
 
+LINES = (
+    "create table line (w int, o int, n int, item text, amount numeric(12,2), primary key (w, o, n))",
+    # Groups of 1 to 5, and one that several parts of a scan have.
+    "insert into line select o % 4, o, n, 'item ' || (o * 7 + n) % 30, (o * 3 + n) / 4.0"
+    " from generate_series(1, 150) o, generate_series(1, 1 + o % 5) n",
+    "insert into line select 2, 1000, n, case when n % 7 > 0 then 'item ' || n % 30 end, n from generate_series(1, 1300) n",
+)
+TOTALS = (
+    "create table total as select w, o, count(*) as lines, sum(amount) as amount, min(item) as first, count(item) as named"
+    " from line group by w, o having sum(amount) > 5",
+    "alter table total add primary key (w, o)",
+    "create index on total (w, amount)",
+)
+SIBLINGS = (
+    "create table of_w as select w, sum(amount) as amount, max(o) as last from line group by w",
+    "create table kept as select w, o, n, item from line",
+    "alter table kept add primary key (w, o, n)",
+)
+OF_TOTALS = (
+    "select * from total where w = 2 and o = 42",
+    "select * from total where w = 2 and o = 1000",
+    "select * from total where w = 1 and o in (1, 5, 9, 21, 4000) order by o",
+    "select * from total where w = 3 and o between 40 and 80 order by o desc",
+    "select o from total order by w desc, o desc limit 5",
+    "select count(*), sum(lines), sum(amount), sum(named) from total",
+    "select * from total where w = 1 and amount > 100 order by amount, o",
+    "update total set amount = amount + 1 where w = 2 and o = 42 returning *",
+    "update total set amount = 0 where w = 1 and o in (13, 17, 21) returning o, lines",
+    "insert into total values (2, 46, 1, 1, 'x', 1)",
+    "insert into total values (0, 8, 1, 1, 'x', 1), (2, 46, 1, 1, 'x', 1)",
+    "insert into total values (0, 5000, 1, 1, 'x', 1) returning *",
+    "insert into total values (2, 50, 1, 1, 'x', 1) on conflict (w, o) do update set first = total.first || '!' returning *",
+    "delete from total where w = 3 and o < 30 returning o",
+    "update total set w = 9 where w = 0 and o = 12 returning *",
+    "begin",
+    "update total set amount = -1 where w = 2 and o = 1000",
+    "savepoint s",
+    "delete from total where w = 2",
+    "select count(*) from total",
+    "rollback to s",
+    "select count(*), min(amount) from total",
+    "commit",
+    "select o from total where w = 0 and o < 60 order by o for update",
+    "select t.o, (select count(*) from total u where u.w = t.w and u.o < t.o) from total t where t.w = 1 and t.o < 40 order by 1",
+    "select count(*), sum(lines), sum(amount), sum(named) from total",
+    "select * from total order by w, o",
+)
+OF_SIBLINGS = (
+    "select * from of_w order by w",
+    "select * from kept where w = 2 and o = 1000 and n between 509 and 515 order by n",
+    "update kept set item = 'other' where w = 1 and o = 5 and n = 1 returning *",
+    "delete from kept where w = 3 and o = 31",
+    "update of_w set amount = 0 where w = 3 returning *",
+    "select count(*), count(item) from kept",
+    "select sum(amount), count(*) from of_w",
+    "select * from kept order by w, o, n",
+)
+
+
+@pytest.mark.parametrize("fuse", ["on", "off"])
+def test_groups_of_rows_move_together(start, gateways, fuse):
+    twins = Twins(start, gateways, LINES, LINES, (*TOTALS, "drop table line"), **{"froglet.slsm_fuse": fuse})
+    for statement in OF_TOTALS:
+        twins.do(statement)
+        twins.do(statement if statement.startswith("select") else OF_TOTALS[0])
+    assert twins.migrations() == [("total", "lazy", None, None)]
+
+
+@pytest.mark.parametrize("delay", ["1h", "0"])
+def test_groups_and_rows_of_one_table_move_together(start, gateways, delay):
+    twins = Twins(start, gateways, LINES, LINES, (*TOTALS, *SIBLINGS, "drop table line"),
+                  **{"froglet.migration_delay": delay})
+    for statement in (*OF_SIBLINGS, *OF_TOTALS, *OF_SIBLINGS):
+        twins.do(statement)
+    if delay == "0":
+        wait_until_whole(*twins.lazy)
+        for statement in (OF_TOTALS[-1], OF_SIBLINGS[0], OF_SIBLINGS[-1]):
+            twins.do(statement)
+            twins.do(statement)
+
+
+def test_groups_are_whole_while_they_move_and_gateways_die(gateways):
+    pair = gateways(2)
+    with connect(pair[0]) as a:
+        a.execute("create table line (o int, n int, amount int, primary key (o, n))")
+        a.execute("insert into line select o, n, 1 from generate_series(1, 300) o, generate_series(1, 10) n")
+        a.execute("set froglet.migration = lazy")
+        a.execute("set froglet.migration_delay = '500ms'")
+        a.execute("set froglet.migration_rows_per_second = 800")
+        with a.transaction():
+            a.execute("create table total as select o, sum(amount) as amount from line group by o")
+            a.execute("alter table total add primary key (o)")
+            a.execute("create table kept as select o, n, amount from line")
+            a.execute("alter table kept add primary key (o, n)")
+            a.execute("drop table line")
+    going, failed = True, []
+
+    def give(gateway, first):
+        """From one group to another, and between rows of the same."""
+        step, connection = first, None
+        while going:
+            step = (step + 7) % 300
+            try:
+                connection = connection or connect(gateway, connect_timeout=5)
+                with connection.transaction():
+                    connection.execute("update total set amount = amount - 1 where o = %s", (step + 1,))
+                    connection.execute("update total set amount = amount + 1 where o = %s", (step * 11 % 300 + 1,))
+                    connection.execute("update kept set amount = amount + 1 where o = %s and n = 3", (step + 1,))
+                    connection.execute("update kept set amount = amount - 1 where o = %s and n = 4", (step + 1,))
+            except psycopg.Error as error:
+                failed.append(error.sqlstate)
+                if connection is not None and connection.closed:
+                    connection = None
+                time.sleep(0.05)
+
+    sums = "select (select count(*) from total), (select sum(amount) from total), (select count(*) from kept), (select sum(amount) from kept)"
+    threads = [threading.Thread(target=give, args=(pair[n % 2], n * 70)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        for victim in (0, 1):
+            for at in (1 - victim, victim):
+                with connect(pair[at]) as connection:
+                    for _ in range(3):
+                        assert connection.execute(sums).fetchone() == (300, 3000, 3000, 3000)
+            pair[victim].kill()
+            with connect(pair[1 - victim]) as connection:
+                for _ in range(3):
+                    assert connection.execute(sums).fetchone() == (300, 3000, 3000, 3000)
+            pair[victim].start()
+    finally:
+        going = False
+        for thread in threads:
+            thread.join(60)
+    with connect(pair[0]) as a, connect(pair[1]) as b:
+        wait_until_whole(a, b)
+        for connection in (a, b):
+            assert connection.execute(sums).fetchone() == (300, 3000, 3000, 3000)
+    assert set(failed) <= {None, "57P03", "57P01", "40P01", "40001", "08006", "08007"}, set(failed)
+
+
 REFUSED = (
     ("create table made as select * from t", "0A000"),
     ("create table made as select k, count(*) from t group by k; drop table t", "0A000"),
+    ("create table made as select count(*), sum(k) from t; drop table t", "0A000"),
+    ("create table made as select id % 3 as m, count(*) from t group by id % 3; drop table t", "0A000"),
+    ("create table made as select t.id, count(*) from t join o on o.id = t.id group by t.id; drop table t, o", "0A000"),
     ("create table made as select t.id, o.id as other from t join o on o.k = t.k; drop table t, o", "0A000"),
     ("create table made as select t.id, o.k from t join o on o.id = t.k; create table more as select id from o; drop table t, o",
      "0A000"),

@@ -24,6 +24,7 @@
 //!     is made of a unit is the same, whoever else is at it [L1], and is thrown away if he was first.
 
 pub(crate) mod moved;
+pub(crate) mod moved_query;
 mod moved_table;
 
 use std::sync::Arc;

@@ -33,6 +33,7 @@ use crate::def::{ObjectDef, ObjectId, TableDef};
 use crate::edit::{Edited, Work};
 use crate::error::SchemaError;
 use crate::lazy::moved::{LazyMoved, Siblings};
+use crate::lazy::moved_query::NOT_MOVED;
 use crate::lazy::{LazyDef, LazyMigration, LazySource};
 use crate::lazy_pairs::LazyPairs;
 use crate::lazy_rows::LazyRows;
@@ -558,14 +559,10 @@ impl Catalog {
     ) -> Result<Arc<dyn LazyMigration>, SchemaError> {
         let is_in_cluster = target.space.home() == Home::Cluster;
         Ok(match query {
-            LazyQuery::Rows(_, query) if is_in_cluster => {
+            query if is_in_cluster => {
                 let siblings = self.siblings_of(def.source.space);
-                LazyMoved::new(def, target, owner, sources, query, siblings)
-            }
-            LazyQuery::Pairs(..) | LazyQuery::Units(_) if is_in_cluster => {
-                return Err(not_lazily(
-                    "In a cluster rows are moved that are made of one row each",
-                ));
+                let lazy = LazyMoved::new(def, target, owner, sources, query, siblings);
+                lazy.ok_or_else(|| not_lazily(NOT_MOVED))?
             }
             LazyQuery::Rows(_, query) => {
                 Arc::new(LazyRows::new(def, target, owner, sources, query))

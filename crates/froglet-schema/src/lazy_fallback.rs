@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use froglet_engine::{Layout, Ts};
+use froglet_engine::{Home, Layout, Ts};
 use froglet_txn::{Limits, Transaction};
 
 use crate::apply::Scope;
@@ -31,6 +31,7 @@ use crate::def::{ObjectDef, ObjectId, TableDef};
 use crate::edit::Work;
 use crate::error::SchemaError;
 use crate::lazy::NO_WAY;
+use crate::lazy::moved_query::{self, NOT_MOVED};
 use crate::lazy_pairs::LazyPairs;
 use crate::lazy_units::LazyUnits;
 use crate::local::{Changes, Remains, local, local_mut};
@@ -59,6 +60,12 @@ impl Catalog {
         }
         let layout =
             |id| -> Option<Arc<Layout>> { Some(view.tables.get(&id)?.table.layout().clone()) };
+        let is_in_cluster = |id: &ObjectId| {
+            view.tables.get(id).is_some_and(|table| table.def.space.home() == Home::Cluster)
+        };
+        if query.tables().iter().any(is_in_cluster) {
+            return (!moved_query::can_move(query, &layout)).then_some(NOT_MOVED);
+        }
         let has_way = match query {
             LazyQuery::Rows(..) => true,
             LazyQuery::Pairs(source, query) => LazyPairs::has_way(*source, &**query, &layout),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{
     AlterColumnOperation, AlterTableOperation, CreateTable, Expr, Statement, TableConstraint,
 };
-use froglet_engine::Snapshot;
+use froglet_engine::{Home, Snapshot};
 use froglet_schema::{Detection, LazyQuery, LazyVerify, TableVersion};
 
 use crate::command::fold;
@@ -99,7 +99,14 @@ pub(crate) fn lines(
         Statement::CreateTable(CreateTable { name, query: Some(query), table_options, .. }) => {
             let made = table_query::plan(names, session, snapshot, query)?;
             let wanted = Mode::of(table_options)?.unwrap_or(wanted);
-            Ok(table_as_lines(&Names::parts(name)?.1, made, wanted, settings.hot(), hindrance))
+            Ok(table_as_lines(
+                names,
+                &Names::parts(name)?.1,
+                made,
+                wanted,
+                settings.hot(),
+                hindrance,
+            ))
         }
         _ => Err(SqlError::unsupported("EXPLAIN of this statement")),
     }
@@ -180,6 +187,7 @@ fn table_lines(what: &str, table: &TableVersion, actions: &[Action]) -> Vec<Stri
 }
 
 fn table_as_lines(
+    names: &Names<'_>,
     name: &str,
     made: MadeTable,
     wanted: Mode,
@@ -190,7 +198,7 @@ fn table_as_lines(
     let is_large = rows >= settings.migration_auto_rows;
     let mode = match TableChoice::of(wanted, lazily, hindrance, is_large, name) {
         Ok(TableChoice::Lazy(lazily, why)) => {
-            return lazy_lines(name, (rows, bytes), wanted, settings.detection, &lazily, why);
+            return lazy_lines(names, name, (rows, bytes), wanted, settings, (&lazily, why));
         }
         Ok(TableChoice::Eager(why)) => format!("eager, {why}"),
         Err(e) => format!("none, it cannot be lazy. {}", e.detail.unwrap_or(e.message)),
@@ -216,12 +224,12 @@ fn table_as_lines(
 }
 
 fn lazy_lines(
+    names: &Names<'_>,
     name: &str,
     (rows, bytes): (u64, u64),
     mode: Mode,
-    detection: Detection,
-    lazily: &Lazily,
-    why: &str,
+    settings: &Hot,
+    (lazily, why): (&Lazily, &str),
 ) -> Vec<String> {
     let mode = if mode == Mode::Hybrid { "hybrid" } else { "lazy" };
     let verify = match &lazily.verify {
@@ -232,10 +240,24 @@ fn lazy_lines(
             columns.len()
         )),
     };
-    let found_out = match detection {
-        Detection::Tracker => "claimed before they are made",
-        Detection::OnConflict => "made before it is seen who was first",
+    let tables = lazily.query.tables();
+    let sources: Vec<_> = tables.iter().filter_map(|id| names.catalog.tables.get(id)).collect();
+    let moves = sources.iter().any(|table| table.def.space.home() == Home::Cluster);
+    let tracker = match (moves, settings.detection) {
+        (true, _) => "none: a row is in the one table until it is in the other".to_owned(),
+        (false, Detection::Tracker) => {
+            format!("{}; claimed before they are made", lazily.tracker())
+        }
+        (false, Detection::OnConflict) => {
+            format!("{}; made before it is seen who was first", lazily.tracker())
+        }
     };
+    let kept_with = sources.first().filter(|_| moves).map(|source| match settings.slsm_colocate {
+        true => {
+            format!("rows of \"{}\", if its primary key is to begin with theirs", source.def.name)
+        }
+        false => "its own rows (froglet.slsm_colocate is off)".to_owned(),
+    });
     let time = verify.as_ref().map_or(0.0, |_| Kind::Verify.seconds(rows));
     let mut lines = vec![
         format!(
@@ -248,9 +270,10 @@ fn lazy_lines(
             shown_time(Kind::Table.seconds(rows))
         ),
         format!("        Unit: {}", lazily.unit),
-        format!("        Tracker: {}; {found_out}", lazily.tracker()),
+        format!("        Tracker: {tracker}"),
         format!("        Mode: {mode}, {why}"),
     ];
+    lines.extend(kept_with.map(|rows| format!("        Kept with: {rows}")));
     lines.extend(lazily.join.iter().map(|join| format!("        Join: {}", join.text())));
     lines.extend(verify.map(|verify| format!("        Verify: before the commit, {verify}")));
     lines

@@ -102,6 +102,9 @@ struct Serve {
     /// Keep nothing here: be one of the servers over a store that speaks TiKV's protocol, by its placement drivers
     #[arg(long, value_name = "tikv://HOST:PORT[,…][/NAME]")]
     store: Option<String>,
+    /// Let the store keep so long what nobody reads any more [default: 5min]
+    #[arg(long, value_name = "DURATION", requires = "store")]
+    store_history: Option<String>,
     /// Listen on this address, beyond loopback only with rules of authentication [default: 127.0.0.1:5432]
     #[arg(long, value_name = "HOST:PORT")]
     listen: Option<String>,
@@ -165,6 +168,7 @@ impl Serve {
         let options = [
             ("data", data),
             ("store", self.store),
+            ("store_history", self.store_history),
             ("listen", self.listen),
             ("flight_listen", self.flight_listen),
             ("tls_cert", self.tls_cert),

@@ -157,6 +157,7 @@ impl Client {
         const LIMIT: u32 = 256;
         let (mut from, mut settled) = (start.to_vec(), before_ts);
         let mut fates = HashMap::new();
+        let mut pause = self.pause();
         loop {
             let request = kv::ScanLockRequest {
                 context: None,
@@ -169,6 +170,7 @@ impl Client {
             if let Some(error) = answer.error {
                 return Err(of_key_error(error));
             }
+            let mut was_dead = None;
             for lock in &answer.locks {
                 // A store may not stop at the end of what it was asked for.
                 if !end.is_empty() && lock.key.as_slice() >= end {
@@ -181,24 +183,29 @@ impl Client {
                     None => self.fate_of(lock, 0).await?,
                 };
                 fates.insert(lock.lock_version, fate);
-                match fate {
-                    Fate::Alive { .. } => settled = settled.min(lock.lock_version - 1),
-                    fate => {
-                        // Not every store says of a lock that it is no more than that, and would commit nothing.
-                        self.give_up_lock(lock).await?;
-                        self.settle_lock(lock, fate).await?;
-                    }
+                if matches!(fate, Fate::Alive { .. }) {
+                    settled = settled.min(lock.lock_version - 1);
+                    continue;
+                }
+                // Not every store says of a lock that it is no more than that, and would commit nothing to its key.
+                self.give_up_lock(lock).await?;
+                match self.settle_lock(lock, fate).await {
+                    // It was no more than that. Whether it is gone is seen below.
+                    Ok(()) | Err(StoreError::Lost(_)) => was_dead = Some(lock),
+                    Err(error) => return Err(error),
                 }
             }
-            let region_end = known.end_key();
+            if let Some(lock) = was_dead {
+                let error = StoreError::Locked { holder: lock.lock_version, key: lock.key.clone() };
+                pause.after_at_most(error, Duration::from_millis(20)).await?;
+                continue;
+            }
+            pause = self.pause();
+            let (region_end, is_full) = (known.end_key(), answer.locks.len() >= LIMIT as usize);
             from = match answer.locks.last() {
-                // One that begins at the same key each time does not come further.
-                Some(last) if answer.locks.len() >= LIMIT as usize && last.key < from => {
-                    return Ok(0);
-                }
-                Some(last) if answer.locks.len() >= LIMIT as usize => {
-                    [&last.key[..], &[0]].concat()
-                }
+                // A store that begins with the same key each time does not come further.
+                Some(last) if is_full && last.key < from => return Ok(0),
+                Some(last) if is_full => [&last.key[..], &[0]].concat(),
                 _ if region_end.is_empty() => return Ok(settled),
                 _ => region_end.to_vec(),
             };

@@ -111,8 +111,50 @@ async fn who_dies_before_its_prewrite_leaves_locks_without_a_trace() {
     assert!(matches!(refused, Err(StoreError::Locked { .. })), "{refused:?}");
     let changed = ranges.changed_at(A);
     outlive_locks(&ranges);
-    others.settle_range(b"t", b"u", now(&others).await).await.expect("its time is over");
+    let writer = begin(&others).await;
+    for key in [A, B] {
+        lock(&writer, key, WAIT).await.expect("its time is over");
+    }
+    writer.roll_back().await;
     assert_eq!((ranges.locks(), ranges.changed_at(A)), (Vec::new(), changed));
+}
+
+#[tokio::test]
+async fn what_the_dead_have_only_locked_is_as_it_was() {
+    let ranges = Ranges::new(2);
+    let others = two_keys(&ranges).await;
+    let (network, dying) = gateway(&ranges, "dying");
+    let set = begin(&dying).await;
+    lock(&set, A, WAIT).await.expect("nobody is in the way");
+    lock(&set, B, WAIT).await.expect("nobody is in the way");
+    let pending = set.prewrite(vec![put(A, "new")], false).await.expect("nobody is in the way");
+    pending.commit().await.expect("nobody is in the way");
+    // The other lock is given back behind the caller's back: on this one thread that has not begun.
+    network.cut_off(true);
+    let locked: Vec<Vec<u8>> = ranges.locks().into_iter().map(|lock| lock.key).collect();
+    assert_eq!(locked, [B]);
+
+    let ts = now(&others).await;
+    assert_eq!(others.settle_range(b"t", b"u", ts).await.expect("its fate is known"), ts);
+    assert_eq!(ranges.locks(), []);
+    assert_eq!(read(&others, A, now(&others).await).await.as_deref(), Some("new"));
+    assert_eq!(read(&others, B, now(&others).await).await.as_deref(), Some("old"));
+}
+
+#[tokio::test]
+async fn who_lives_is_not_settled() {
+    let ranges = Ranges::new(2);
+    let others = two_keys(&ranges).await;
+    let (_, living) = gateway(&ranges, "living");
+    let set = begin(&living).await;
+    lock(&set, B, WAIT).await.expect("nobody is in the way");
+    let before = set.start_ts - 1;
+    let ts = now(&others).await;
+    assert_eq!(others.settle_range(b"t", b"u", ts).await.expect("it answers"), before);
+    assert_eq!(others.settle_range(b"t", b"u", before).await.expect("it answers"), before);
+    assert_eq!(others.settle_range(b"t", B, ts).await.expect("it answers"), ts, "it is elsewhere");
+    let pending = set.prewrite(vec![put(B, "new")], false).await.expect("it has its lock");
+    pending.commit().await.expect("nobody is in the way");
 }
 
 #[tokio::test]

@@ -20,7 +20,9 @@ use crate::change::{Check, LazyQuery, NewTable, TableQuery};
 use crate::def::{ConstraintKind, IndexDef, TableDef, Timing};
 use crate::edit::{Demand, Edited, Work};
 use crate::error::SchemaError;
+use crate::lazy::moved_query::NOT_MOVED;
 use crate::lazy::{LazyMigration, as_engine};
+use crate::lazy_verify::not_lazily;
 use crate::local::{Local, local};
 use crate::rows::types_of;
 use crate::step::{positions, show};
@@ -51,11 +53,11 @@ pub(super) fn place_rows(def: &mut TableDef) -> Result<(), SchemaError> {
 pub(super) fn check_made(table: &NewTable, query: &TableQuery) -> Result<(), SchemaError> {
     match (table.home, query) {
         (Home::Memory | Home::Disk, _) => Ok(()),
-        (Home::Cluster, TableQuery::Lazy { query: LazyQuery::Rows(..), .. }) => Ok(()),
-        (Home::Cluster, TableQuery::Lazy { .. }) => {
-            Err(unsupported("a table that is made lazily of several rows each")
-                .with_detail("Each of its rows would be made of several rows of one table."))
-        }
+        // Whether its groups can move is looked at where what moves them is made.
+        (Home::Cluster, TableQuery::Lazy { query, .. }) => match query {
+            LazyQuery::Rows(..) | LazyQuery::Units(_) => Ok(()),
+            LazyQuery::Pairs(..) => Err(not_lazily(NOT_MOVED)),
+        },
         (Home::Cluster, _) => Err(unsupported("making a table before the commit")),
     }
 }

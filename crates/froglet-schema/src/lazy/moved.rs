@@ -1,4 +1,5 @@
-//! The lazy driver of a cluster, row by row, where the data is the tracker (SLSM, section 4.1).
+//! The lazy driver of a cluster, where the data is the tracker (SLSM, section 4.1): row by row, or by groups of rows
+//! (`moved_query.rs`).
 //!
 //! ```text
 //!   source      the table, and others that are made of the same source
@@ -14,26 +15,26 @@
 //! V3: nobody moves a row who cannot make all that is made of it, for every table that has it as its source.
 //! V4: what is looked up for a row is in tables that nobody moves anything out of.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
 use std::time::Duration;
 
-use arrow_array::ArrayRef;
 use froglet_engine::{
-    BlockRows, ColumnId, ColumnType, Engine, EngineError, EngineTxn, Layout, Moved, Moving, Row,
-    RowId, Snapshot, SqlState, Table, Ts, TxnId, WriteStop, batch,
+    BlockRows, ColumnId, ColumnType, Engine, EngineError, EngineTxn, Found, Layout, Moved, Moving,
+    Row, RowId, Snapshot, SqlState, Table, Ts, TxnId, Which, WriteStop, batch,
 };
 use parking_lot::RwLock;
 
 use crate::background::Background;
-use crate::change::RowQuery;
+use crate::change::LazyQuery;
 use crate::course::{Course, Who};
 use crate::def::TableDef;
 use crate::error::SchemaError;
+use crate::lazy::moved_query::{self, Groups, Made, MovedQuery};
 use crate::lazy::moved_table::MovedTable;
 use crate::lazy::{Columns, LazyDef, LazyMigration, LazySource, LazyState};
-use crate::lazy_rows::LookedUp;
 use crate::lazy_table::stop;
 use crate::route::Route;
 use crate::rows::{row_at, types_of};
@@ -78,8 +79,7 @@ pub(crate) struct LazyMoved {
     source: LazySource,
     /// Layout positions of the query's inputs in the source.
     inputs: Vec<usize>,
-    lookups: Vec<LookedUp>,
-    query: Arc<dyn RowQuery>,
+    query: MovedQuery,
     siblings: Arc<Siblings>,
     own: Weak<LazyMoved>,
     /// From the commit on.
@@ -96,43 +96,30 @@ struct Live {
     types: Vec<ColumnType>,
 }
 
-/// What the query has made of rows of the source.
-pub(super) struct Made {
-    /// Of which rows.
-    pub rids: Vec<RowId>,
-    columns: Vec<ArrayRef>,
-}
-
-impl Made {
-    /// The rows in a layout.
-    pub fn rows(self, layout: &Layout, columns: &Columns, types: &[ColumnType]) -> Vec<Row> {
-        let whole = columns.whole(layout, &self.columns, self.rids.len());
-        (0..self.rids.len()).map(|at| row_at(whole.columns(), types, at)).collect()
-    }
-}
-
 /// How a table of an engine of which rows are moved moves them.
 pub(super) fn moving(table: &dyn Table) -> &dyn Moving {
     table.moving().expect("both are tables of a cluster")
 }
 
 impl LazyMoved {
-    /// A migration of a table that is not committed.
+    /// A migration of a table that is not committed; none, if rows cannot be moved by the query.
     pub fn new(
         def: LazyDef,
         target: &TableDef,
         owner: TxnId,
         sources: Vec<LazySource>,
-        query: Arc<dyn RowQuery>,
+        query: LazyQuery,
         siblings: Arc<Siblings>,
-    ) -> Arc<LazyMoved> {
+    ) -> Option<Arc<LazyMoved>> {
         let mut sources = sources.into_iter();
         let source = sources.next().expect("a query has a source");
-        let lookups = query.lookups().iter().zip(sources);
-        let lookups = lookups.map(|(lookup, source)| LookedUp::new(lookup, source)).collect();
-        Arc::new_cyclic(|own| LazyMoved {
+        let query = match query {
+            LazyQuery::Rows(_, query) => MovedQuery::of_rows(query, sources),
+            LazyQuery::Units(query) => MovedQuery::of_groups(query, source.table.layout())?,
+            LazyQuery::Pairs(..) => return None,
+        };
+        Some(Arc::new_cyclic(|own| LazyMoved {
             inputs: positions(&*source.table, query.inputs()),
-            lookups,
             state: LazyState::new(def, target, owner),
             source,
             query,
@@ -140,7 +127,7 @@ impl LazyMoved {
             own: own.clone(),
             live: OnceLock::new(),
             complete: AtomicU64::new(0),
-        })
+        }))
     }
 
     fn live(&self) -> &Live {
@@ -183,24 +170,48 @@ impl LazyMoved {
 
     /// The plain column of the source that a column of the target is.
     fn plain(&self, id: ColumnId) -> Option<ColumnId> {
-        self.query.plain(self.state.output(id)?)
+        self.query.plain(self.state.output(id)?, self.source.table.layout())
     }
 
-    /// What the query makes of rows of the source of which its inputs were read.
+    /// What the query makes of rows of the source of which its inputs were read: in lists, whole groups in each.
     pub(super) fn eval(
         &self,
         at: &Snapshot,
+        lists: &[usize],
         rids: Vec<RowId>,
         read: &[Row],
     ) -> Result<Made, SchemaError> {
-        let batch = batch::batch_of(&types_of(&*self.source.table, &self.inputs), read);
-        let mut read = BlockRows { rids, batch };
-        for lookup in &self.lookups {
-            read = lookup.join(self.readable(&lookup.source), at, read);
+        let source = &*self.source.table;
+        let rows =
+            BlockRows { rids, batch: batch::batch_of(&types_of(source, &self.inputs), read) };
+        match &self.query {
+            MovedQuery::Rows { query, lookups } => {
+                moved_query::made_of_rows(&**query, lookups, at, rows, &|of| self.readable(of))
+            }
+            MovedQuery::Groups { query, groups } => {
+                let of = groups.units(source, &self.inputs, (lists, &rows.rids), read);
+                moved_query::made_of_groups(&**query, at, rows, of, &self.state.output_types)
+            }
         }
-        let made = self.query.eval(&read.batch)?;
-        let rids = made.rows.iter().map(|&at| read.rids[at]).collect();
-        Ok(Made { rids, columns: made.columns })
+    }
+
+    /// The whole groups of which rows were found, if it is groups that something is made of.
+    pub(super) fn completed(&self, view: &Snapshot, found: Found, which: Which<'_>) -> Found {
+        match self.query.groups() {
+            None => found,
+            // Ranges of the index that rows are kept by have whole groups.
+            Some(groups) if groups.are_whole_in(which) => found,
+            Some(groups) => groups.completed(self.source(), view, found, &self.inputs),
+        }
+    }
+
+    /// Some rows of the source: the groups that begin there, if it is groups that something is made of.
+    pub(super) fn part(&self, view: &Snapshot, from: RowId) -> Result<Part, EngineError> {
+        let part = Part::of(self.source(), view, from, &self.inputs)?;
+        Ok(match self.query.groups() {
+            None => part,
+            Some(groups) => groups.begun_in(self.source(), view, part, &self.inputs),
+        })
     }
 
     /// All that is made of whole rows of the source, in every table that is made of it.
@@ -218,7 +229,8 @@ impl LazyMoved {
                 one.inputs.iter().map(|at| row[*at].clone()).collect()
             };
             let read: Vec<Row> = rows.iter().map(inputs).collect();
-            let made = one.eval(at, rows.iter().map(|(rid, _)| *rid).collect(), &read)?;
+            let (lists, rids) = (vec![0; rows.len()], rows.iter().map(|(rid, _)| *rid).collect());
+            let made = one.eval(at, &lists, rids, &read)?;
             let from = made.rids.clone();
             let mut moved = moved.iter_mut();
             for (from, row) in from.into_iter().zip(made.rows(target.layout(), columns, types)) {
@@ -236,11 +248,14 @@ impl LazyMoved {
         base: Ts,
         rows: &[RowId],
     ) -> Result<bool, WriteStop> {
-        let left = self.hold(txn, base, rows)?;
+        let (all, at) = (self.siblings.all().map_err(stop)?, txn.snapshot().clone());
+        let left = match together(&all) {
+            None => self.hold(txn, base, rows)?,
+            Some(groups) => self.hold(txn, base, &groups.all_of(&*self.source.table, &at, rows))?,
+        };
         if left.is_empty() {
             return Ok(false);
         }
-        let (all, at) = (self.siblings.all().map_err(stop)?, txn.snapshot().clone());
         let moved = self.moved(&all, &at, &left).map_err(stop)?;
         moving(&*self.source.table).move_out(txn, &moved)?;
         self.state.course.count(Who::Access, left.len());
@@ -271,17 +286,43 @@ impl LazyMoved {
         rows: &[(RowId, Row)],
         who: Who,
     ) -> Result<(), SchemaError> {
-        let (all, source) = (self.siblings.all()?, moving(&*self.source.table));
-        let mut count = 0;
-        for some in rows.chunks(MOVED_AT_ONCE) {
-            let moved = self.moved(&all, view, some)?;
+        let all = self.siblings.all()?;
+        let Some(groups) = together(&all) else {
+            return self.move_units(&all, view, rows, (0..rows.len()).map(|at| at..at + 1), who);
+        };
+        let source = &*self.source.table;
+        let found = groups.completed(source, view, vec![rows.to_vec()], &whole(source));
+        let rows: Vec<(RowId, Row)> = found.into_iter().flatten().collect();
+        let units = groups.ends(source.layout(), &rows);
+        self.move_units(&all, view, &rows, units.into_iter(), who)
+    }
+
+    /// Moves rows, some units at a time: those of one move together.
+    fn move_units(
+        &self,
+        all: &[Arc<LazyMoved>],
+        view: &Snapshot,
+        rows: &[(RowId, Row)],
+        units: impl Iterator<Item = Range<usize>>,
+        who: Who,
+    ) -> Result<(), SchemaError> {
+        let source = moving(&*self.source.table);
+        let (mut units, mut count) = (units.peekable(), 0);
+        while let Some(first) = units.next() {
+            let (begin, mut some) = (first.start, vec![first]);
+            while let Some(unit) = units.next_if(|unit| unit.end - begin <= MOVED_AT_ONCE) {
+                some.push(unit);
+            }
+            let end = some.last().expect("there is the first").end;
+            let moved = self.moved(all, view, &rows[begin..end])?;
             if source.move_out_alone(view, &moved)? {
                 count += moved.len();
                 continue;
             }
             // One of them keeps no other.
-            for one in &moved {
-                count += usize::from(source.move_out_alone(view, std::slice::from_ref(one))?);
+            for unit in some {
+                let moved = &moved[unit.start - begin..unit.end - begin];
+                count += if source.move_out_alone(view, moved)? { moved.len() } else { 0 };
             }
         }
         self.state.course.count(who, count);
@@ -292,11 +333,28 @@ impl LazyMoved {
     /// anything in this one.
     fn move_part(&self, from: RowId, who: Who) -> Result<(Option<RowId>, bool), SchemaError> {
         let source = &*self.source.table;
-        let view = self.live().engine.snapshot();
+        let (view, all) = (self.live().engine.snapshot(), self.siblings.all()?);
         let part = Part::of(source, &view, from, &whole(source))?;
-        self.move_alone(&view, &part.rows, who)?;
-        Ok((part.next, !part.rows.is_empty()))
+        let has_rows = !part.rows.is_empty();
+        let (part, units) = match together(&all) {
+            None => {
+                let units = (0..part.rows.len()).map(|at| at..at + 1).collect();
+                (part, units)
+            }
+            Some(groups) => {
+                let part = groups.begun_in(source, &view, part, &whole(source));
+                let units = groups.ends(source.layout(), &part.rows);
+                (part, units)
+            }
+        };
+        self.move_units(&all, &view, &part.rows, units.into_iter(), who)?;
+        Ok((part.next, has_rows))
     }
+}
+
+/// By which groups rows move that tables are made of [Q3]; none: each by itself.
+fn together(all: &[Arc<LazyMoved>]) -> Option<&Groups> {
+    all.iter().filter_map(|one| one.query.groups()).reduce(Groups::larger)
 }
 
 /// Some rows of a table.
@@ -435,7 +493,10 @@ impl LazyMigration for LazyMoved {
 
     fn is_unique(&self, columns: &[ColumnId]) -> bool {
         let of: Vec<ColumnId> = columns.iter().filter_map(|id| self.plain(*id)).collect();
-        self.state.def.source.is_unique_by(&of)
+        match self.query.groups() {
+            None => self.state.def.source.is_unique_by(&of),
+            Some(groups) => groups.is_one_by(self.source.table.layout(), &of),
+        }
     }
 
     fn over(self: Arc<Self>, table: Arc<dyn Table>) -> Arc<dyn Table> {

@@ -81,7 +81,8 @@ impl MovedTable {
             return Ok(found);
         }
         let (rids, read): (Vec<RowId>, Vec<Row>) = read.into_iter().flatten().unzip();
-        let made = self.lazy.eval(snapshot, rids, &read)?;
+        let in_lists: Vec<usize> = of.iter().map(|(list, _)| *list).collect();
+        let made = self.lazy.eval(snapshot, &in_lists, rids, &read)?;
         let from = made.rids.clone();
         let rows = made.rows(self.table.layout(), &self.columns, &self.types);
         let (table, mut of) = (moving(&*self.table), of.into_iter());
@@ -102,6 +103,7 @@ impl MovedTable {
         }
         let (mut found, left): (Found, Found) =
             moving(&*self.table).ask_both(snapshot, here, source, there);
+        let left = self.lazy.completed(snapshot, left, there.which);
         let left = made(self.made_of_each(snapshot, left, here.projection));
         found.iter_mut().zip(left).for_each(|(found, left)| found.extend(left));
         found
@@ -163,7 +165,7 @@ impl MovedTable {
         places: &[usize],
     ) -> Result<Part, EngineError> {
         let from = if from == LEFT { RowId(0) } else { from };
-        let part = Part::of(self.lazy.source(), snapshot, from, self.lazy.inputs())?;
+        let part = self.lazy.part(snapshot, from)?;
         let rows = made(self.made_of(snapshot, part.rows, places));
         Ok(Part { rows, next: part.next })
     }
@@ -185,6 +187,7 @@ impl MovedTable {
         let here = Ask { which: Which::Rows(rids), projection };
         let there = Ask { which: Which::Rows(&from), projection: self.lazy.inputs() };
         let (mut found, left) = table.ask_both(snapshot, here, self.lazy.source(), there);
+        let left = self.lazy.completed(snapshot, left, there.which);
         let left = made(self.made_of_each(snapshot, left, projection));
         for ((at, _), left) in made_of.into_iter().zip(left) {
             if found[at].is_empty() {
@@ -219,8 +222,9 @@ impl MovedTable {
                     let which = Which::Ranges(route.index, &routed);
                     let left = Ask { which, projection: self.lazy.inputs() }
                         .of(self.lazy.source(), &snapshot);
-                    let left = left.into_iter().flatten().collect();
-                    made(self.made_of(&snapshot, left, &places))
+                    let left = self.lazy.completed(&snapshot, left, which);
+                    let left = made(self.made_of_each(&snapshot, left, &places));
+                    left.into_iter().flatten().collect()
                 }
                 None => self.all_left(&snapshot, &places)?,
             };

@@ -76,6 +76,7 @@ pub(super) fn scan(
     kv::ScanResponse { pairs, ..kv::ScanResponse::default() }
 }
 
+/// As the worst of its kind answer (unistore): not what kind of locks these are.
 pub(super) fn scan_lock(
     records: &Records,
     request: &kv::ScanLockRequest,
@@ -85,7 +86,8 @@ pub(super) fn scan_lock(
     let limit = if request.limit == 0 { usize::MAX } else { request.limit as usize };
     let locks = records.range(start, end).filter_map(|(key, record)| {
         let lock = record.lock.as_ref()?;
-        (lock.start_ts <= request.max_version).then(|| lock.info(key))
+        let told = kv::LockInfo { lock_type: 0, ..lock.info(key) };
+        (lock.start_ts <= request.max_version).then_some(told)
     });
     kv::ScanLockResponse { locks: locks.take(limit).collect(), ..kv::ScanLockResponse::default() }
 }

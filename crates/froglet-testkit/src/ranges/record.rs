@@ -73,8 +73,9 @@ impl Lock {
         match self.op {
             Op::Put => Outcome::Put(self.value.clone()),
             Op::Del => Outcome::Del,
-            // A pessimistic lock whose rollback was lost is committed with the rest.
-            _ => Outcome::Lock,
+            Op::Lock => Outcome::Lock,
+            // A lock that is no more than that is never to be committed: the worst of the kind (unistore) delete the key.
+            _ => Outcome::Del,
         }
     }
 }
