@@ -433,6 +433,22 @@ def drop_made(connection):
         connection.execute(f"drop table {name}")
 
 
+def test_a_change_that_is_read_before_it_is_published(gateways):
+    """Who reads the catalog again may find a change of this gateway that is committed, and not published here yet."""
+    one, other = gateways(2)
+    one.stop()
+    one.environment = {"FROGLET_PAUSE_AT": "flip: logged, not flushed:400"}
+    one.start()
+    with connect(one) as a, connect(other) as b:
+        for n in range(3):
+            a.execute(f"create table made_{n} (id int primary key)")
+            b.execute(f"create table others_{n} (id int primary key)")
+            a.execute(f"alter table others_{n} add column more int default {n}")
+        for connection in (a, b):
+            assert connection.execute("select count(*) from pg_class where relname ~ '^(made|others)_[0-9]$'").fetchone() == (6,)
+            assert connection.execute("select * from others_2").description[1].name == "more"
+
+
 def test_rows_that_others_hold_do_not_cost_a_request_for_each_of_the_rest(gateways):
     one, other = gateways(2)
     with connect(one) as a, connect(other) as b, connect(other) as watching:

@@ -266,6 +266,84 @@ def test_groups_and_rows_of_one_table_move_together(start, gateways, delay):
             twins.do(statement)
 
 
+def lines_and_totals(connection, **settings):
+    """Two tables of one: rows, and sums of groups of ten."""
+    connection.execute("create table line (o int, n int, item text, primary key (o, n))")
+    connection.execute("insert into line select o, n, 'x' from generate_series(1, 60) o, generate_series(1, 10) n")
+    for name, value in ({"froglet.migration": "lazy", "froglet.migration_delay": "1h"} | settings).items():
+        connection.execute(f"set {name} = '{value}'")
+    with connection.transaction():
+        connection.execute("create table total as select o, count(*) as n, string_agg(item, ',' order by n) as items"
+                           " from line group by o")
+        connection.execute("alter table total add primary key (o)")
+        connection.execute("create table kept as select o, n, item from line")
+        connection.execute("alter table kept add primary key (o, n)")
+        connection.execute("drop table line")
+
+
+def test_who_locks_rows_of_one_group_does_not_wait_for_who_waits_for_him(gateways):
+    one, other = gateways(2)
+    with connect(one) as a, connect(other) as b:
+        lines_and_totals(a)
+        a.execute("begin")
+        assert a.execute("select item from kept where o = 5 and n = 2 for update").fetchone() == ("x",)
+        failed = []
+
+        def second():
+            try:
+                with b.transaction():
+                    b.execute("select item from kept where o = 5 and n = 3 for update")
+                    b.execute("update kept set item = 'b' where o = 5 and n = 3")
+            except psycopg.Error as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.5)
+        a.execute("update kept set item = 'a' where o = 5 and n = 2")
+        a.execute("commit")
+        thread.join(60)
+        assert not failed, failed
+        assert b.execute("select string_agg(item, '' order by n) from kept where o = 5").fetchone() == ("xabxxxxxxx",)
+
+
+def test_a_group_that_is_too_long_keeps_no_other(gateways):
+    one, other = gateways(2)
+    with connect(one) as a, connect(other) as b:
+        a.execute("create table line (o int, n int, item text, primary key (o, n))")
+        a.execute("insert into line select o, n, case when o = 7 then repeat('y', 900000) else 'x' end"
+                  " from generate_series(1, 20) o, generate_series(1, 5) n")
+        a.execute("set froglet.migration = lazy")
+        a.execute("set froglet.migration_delay = 0")
+        with a.transaction():
+            a.execute("create table total as select o, string_agg(item, '') as items from line group by o")
+            a.execute("alter table total add primary key (o)")
+            a.execute("drop table line")
+        refused(b, "update total set items = '' where o = 7", "54000")
+        for connection in (a, b):
+            assert connection.execute("select count(*), sum(length(items)) from total").fetchone() == (20, 4_500_095)
+        moved = "select sum(rows_on_access + rows_scanned)::int from froglet.migrations where table_name = 'total'"
+        wait_until(lambda: sum(connection.execute(moved).fetchone()[0] or 0 for connection in (a, b)) >= 95, "the others move")
+        b.execute("update total set items = items || '!' where o = 8")
+        assert a.execute("select items from total where o = 8").fetchone() == ("xxxxx!",)
+
+
+def test_a_table_that_rows_have_moved_to_is_grouped_in_its_turn(gateways):
+    one, other = gateways(2)
+    with connect(one) as a, connect(other) as b:
+        lines_and_totals(a)
+        b.execute("update kept set item = 'b' where o = 3 and n = 3")
+        with a.transaction():
+            a.execute("create table again as select o, count(*) as n, min(item) as first from kept group by o")
+            a.execute("alter table again add primary key (o)")
+            a.execute("drop table kept")
+            assert a.execute("select count(*), sum(n) from again").fetchone() == (60, 600)
+        assert b.execute("select * from again where o = 3").fetchone() == (3, 10, "b")
+        b.execute("update again set n = 0 where o = 4")
+        assert a.execute("select count(*), sum(n) from again").fetchone() == (60, 590)
+        assert a.execute("select count(*), sum(n) from total").fetchone() == (60, 600)
+
+
 def test_groups_are_whole_while_they_move_and_gateways_die(gateways):
     pair = gateways(2)
     with connect(pair[0]) as a:

@@ -4,6 +4,7 @@
 //!   FROGLET_CRASH_AT="flip: tables pending"      the first time that the point is reached
 //!   FROGLET_CRASH_AT="scan: block done:3"        the third time
 //!   FROGLET_CRASH_AT="?"                         no such point: prints all names, and exits with 2
+//!   FROGLET_PAUSE_AT="flip: logged, not flushed:400"     milliseconds that whoever comes there stays, each time
 //! ```
 //!
 //! Nothing is flushed or unwound: what is in the files at that moment is what a restart finds.
@@ -13,6 +14,8 @@
 use std::sync::LazyLock;
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(debug_assertions)]
+use std::time::Duration;
 
 macro_rules! crash_points {
     ($($point:ident = $name:literal,)*) => {
@@ -105,6 +108,12 @@ impl CrashPoint {
     #[inline(always)]
     pub fn reached_after(self, prepare: impl FnOnce()) {
         #[cfg(debug_assertions)]
+        if let Some((point, pause)) = &*PAUSED
+            && *point == self
+        {
+            std::thread::sleep(*pause);
+        }
+        #[cfg(debug_assertions)]
         if let Some(armed) = &*ARMED
             && armed.point == self
             && armed.left.fetch_sub(1, Ordering::SeqCst) == 1
@@ -134,6 +143,17 @@ static ARMED: LazyLock<Option<Armed>> = LazyLock::new(|| {
         std::process::exit(2);
     };
     Some(Armed { point, left: AtomicU64::new(times) })
+});
+
+/// Whoever comes to the point stays there for so long, each time: what others do meanwhile is seen.
+#[cfg(debug_assertions)]
+static PAUSED: LazyLock<Option<(CrashPoint, Duration)>> = LazyLock::new(|| {
+    let wanted = std::env::var("FROGLET_PAUSE_AT").ok()?;
+    let Some((point, ms)) = parse(&wanted) else {
+        eprintln!("FROGLET_PAUSE_AT: there is no point {wanted:?}, with milliseconds behind it");
+        std::process::exit(2);
+    };
+    Some((point, Duration::from_millis(ms)))
 });
 
 /// A point, and the how manieth time.

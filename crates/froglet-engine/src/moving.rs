@@ -4,8 +4,8 @@
 //!   a row of the source     ── in one transaction ──▶     rows of one table, or several
 //!   there, or not: it is left, or has moved               there, or not yet
 //! ```
-//! What is made of a row depends on the row alone, so whoever sees it left knows what it will be. Whoever moves it holds
-//! it: nobody else makes the same rows meanwhile.
+//! What is made of a row depends on the row alone, or on those that move with it, so whoever sees it left knows what it
+//! will be. Whoever moves it holds it: nobody else makes the same rows meanwhile.
 
 use crate::{EngineError, EngineTxn, KeyRange, Row, RowId, Snapshot, Table, Ts, Value, WriteStop};
 

@@ -296,6 +296,8 @@ pub struct Catalog {
     pub(crate) moves: RwLock<HashMap<SpaceId, Arc<Move>>>,
     /// The transaction between commit timestamp and publication; 0 for none.
     pub(crate) flipping: AtomicU64,
+    /// When that one commits, once nothing can keep it from it; 0: not yet.
+    pub(crate) deciding: AtomicU64,
     /// A catalog that was committed then or before is durable, as far as that was asked.
     durable_ts: AtomicU64,
     /// Whoever puts a newer catalog in the place of the latest.
@@ -384,6 +386,7 @@ impl Catalog {
             flips: Mutex::default(),
             moves: RwLock::default(),
             flipping: AtomicU64::new(0),
+            deciding: AtomicU64::new(0),
             durable_ts: AtomicU64::new(0),
             publishing: Mutex::default(),
             garbage: Mutex::new(garbage),

@@ -210,6 +210,7 @@ impl Catalog {
 
     fn release_flip(&self, txn: &mut Transaction) {
         if std::mem::take(&mut local_mut(txn).flipping) {
+            self.deciding.store(0, Ordering::SeqCst);
             let was = self.flipping.swap(0, Ordering::SeqCst);
             assert_eq!(was, txn.id().0, "only its owner ends a flip");
         }
@@ -365,10 +366,13 @@ impl CommitHook for Hook {
         Ok(())
     }
 
-    fn check(&self, txn: &mut Transaction, _commit_ts: Ts) -> Verdict {
+    fn check(&self, txn: &mut Transaction, commit_ts: Ts) -> Verdict {
         let Ok(catalog) = self.catalog() else { return Verdict::Go };
         if catalog.is_current(txn) {
-            if local(txn).is_some() {
+            if let Some(own) = local(txn) {
+                if own.flipping {
+                    catalog.deciding.store(commit_ts.0, Ordering::SeqCst);
+                }
                 CrashPoint::FlipTimestamp.reached();
             }
             return Verdict::Go;

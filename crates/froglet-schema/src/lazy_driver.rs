@@ -129,6 +129,13 @@ impl Catalog {
                     base.def.name
                 )));
             }
+            let is_moved_to = base.def.lazy.is_some() && base.def.space.home() == Home::Cluster;
+            if is_moved_to && txn.isolation().keeps_view() {
+                return Err(not_lazily(format!(
+                    "At this isolation level rows are seen that have moved to table \"{}\" since",
+                    base.def.name
+                )));
+            }
             let (source, def) = self.lazy_source(base, scope.limits)?;
             sources.push(source);
             defs.push(def);
@@ -194,6 +201,10 @@ impl Catalog {
         }
         self.make_all_of(&base.def, limits)?;
         let def = TableDef { lazy: None, lazy_columns: Vec::new(), ..base.def.clone() };
+        // What has moved to it is in it.
+        let has_moved = base.def.space.home() == Home::Cluster && base.def.lazy.is_some();
+        let seen =
+            if has_moved { self.engine().open(def.space, Arc::new(def.layout()))? } else { seen };
         Ok((LazySource { table, seen, made_by: None }, def))
     }
 

@@ -252,11 +252,13 @@ fn lazy_lines(
             format!("{}; made before it is seen who was first", lazily.tracker())
         }
     };
-    let kept_with = sources.first().filter(|_| moves).map(|source| match settings.slsm_colocate {
-        true => {
-            format!("rows of \"{}\", if its primary key is to begin with theirs", source.def.name)
+    let is_of_rows = matches!(lazily.query, LazyQuery::Rows(..));
+    let kept_with = sources.first().filter(|_| moves && is_of_rows).map(|source| {
+        let name = &source.def.name;
+        match settings.slsm_colocate {
+            true => format!("rows of \"{name}\", if its primary key is to begin with theirs"),
+            false => "its own rows (froglet.slsm_colocate is off)".to_owned(),
         }
-        false => "its own rows (froglet.slsm_colocate is off)".to_owned(),
     });
     let time = verify.as_ref().map_or(0.0, |_| Kind::Verify.seconds(rows));
     let mut lines = vec![

@@ -83,6 +83,8 @@ fn measure(
     let mut outcomes = Vec::new();
     for mode in modes {
         let outcome = run(*mode, Arrivals::Even { per_second })?;
+        let served = outcome.recording.per_second(outcome.window);
+        progress::phase(&format!("{name}: {}: {served:.1} of {per_second:.1}/s", mode.name()));
         figures::add(report, mode.name(), name, &outcome, Some(per_second));
         fail(report, &format!("{name}: {}", mode.name()), &outcome);
         outcomes.push((*mode, outcome));

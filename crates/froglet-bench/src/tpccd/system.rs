@@ -135,6 +135,14 @@ impl System<'_> {
         Ok(())
     }
 
+    /// In a cluster, its machines are not apart any more: what is looked at now is not measured.
+    pub fn gather(&self) -> Result<()> {
+        match self {
+            System::Gateway(_, cluster, _) => cluster.set_delay_ms(0.0),
+            System::Froglet(_) | System::Postgres(_) => Ok(()),
+        }
+    }
+
     /// Stops a server of one run.
     pub fn stop(self) -> Result<()> {
         match self {

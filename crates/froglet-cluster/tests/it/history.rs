@@ -219,17 +219,19 @@ fn the_fate_of_what_the_dead_have_left_locked_outlives_them() {
 }
 
 #[test]
-fn who_lives_and_has_locks_holds_the_safe_point_back() {
+fn a_transaction_that_lives_holds_the_safe_point_back() {
     let (ranges, a, b) = begin();
     let s = space(7);
     set(&a, s, 1, 10).expect("nobody is in the way");
     let (table, mut txn) = (b.table(s), b.begin());
     let start = txn.snapshot().ts.0;
-    pass(&ranges, 6);
+    pass(&ranges, 12);
     // READ COMMITTED: another view for each statement.
     txn.refresh();
+    pass(&ranges, 12);
+    assert!(ranges.safe_point() < start, "it may lock something yet");
     b.insert(&*table, &mut *txn, (2, 20)).expect("nobody is in the way");
-    pass(&ranges, 30);
+    pass(&ranges, 12);
     assert!(ranges.safe_point() < start, "it has begun before");
     b.commit(txn).expect("nobody is in the way");
     moves_beyond(&ranges, start);

@@ -4,7 +4,8 @@
 //!   the store's catalog, as of s ─▶ tables that are as they were stay; others get a version ─▶ latest, at s
 //! ```
 //! **[Q1]** A change of this server that committed before s is read with the others: a reader that meets one which is
-//! about to commit waits for it. One that committed later is published after s, or what was read is read again.
+//! about to commit waits for it. It is published before what was read: that is read again until it is. One that committed
+//! later is published after s, or what was read is read again.
 //! **[Q2]** Writers under the version before it go on: whatever one server does to a table, rows of the version before it
 //! are rows of the next. The entries that they need, the engine adds when they commit (`froglet_engine::OnlineIndexes`); before one
 //! goes on under the next version, his are entered.
@@ -49,8 +50,8 @@ impl Catalog {
         let (mut next, _) = load(&**self.engine(), objects);
         let _publishing = self.publishing.lock();
         let before = self.latest.load_full();
-        let ts = snapshot.ts;
-        if before.ts >= ts {
+        let (ts, deciding) = (snapshot.ts, self.deciding.load(Ordering::SeqCst));
+        if before.ts >= ts || (deciding > 0 && deciding < ts.0) {
             return None;
         }
         (next.ts, next.stamp, next.observed) = (ts, self.next_stamp(), before.observed.clone());

@@ -41,7 +41,7 @@ use crate::rows::{row_at, types_of};
 use crate::status::MigrationStatus;
 use crate::step::positions;
 
-/// Rows that the background moves in one transaction.
+/// Rows that the background moves in one transaction, unless one group has more.
 const MOVED_AT_ONCE: usize = 128;
 /// Whoever waits for others to be done with a row, or to do all of it, looks again after so long.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
@@ -248,6 +248,9 @@ impl LazyMoved {
         base: Ts,
         rows: &[RowId],
     ) -> Result<bool, WriteStop> {
+        if rows.is_empty() {
+            return Ok(false);
+        }
         let (all, at) = (self.siblings.all().map_err(stop)?, txn.snapshot().clone());
         let left = match together(&all) {
             None => self.hold(txn, base, rows)?,
@@ -262,8 +265,28 @@ impl LazyMoved {
         Ok(true)
     }
 
+    /// Holds those of some rows that are left, for whoever moves none. Who wants to move one of them later has the first
+    /// of its group by then, and waits for nobody who waits for him.
+    pub(super) fn lock(
+        &self,
+        txn: &mut dyn EngineTxn,
+        base: Ts,
+        rows: &[RowId],
+    ) -> Result<Vec<(RowId, Row)>, WriteStop> {
+        let (all, at) = (self.siblings.all().map_err(stop)?, txn.snapshot().clone());
+        let mut wanted = rows.to_vec();
+        if let Some(groups) = together(&all) {
+            wanted.extend(groups.firsts_of(&*self.source.table, &at, rows));
+            wanted.sort_unstable();
+            wanted.dedup();
+        }
+        let mut left = self.hold(txn, base, &wanted)?;
+        left.retain(|(rid, _)| rows.contains(rid));
+        Ok(left)
+    }
+
     /// Holds those of some rows that are left.
-    pub(super) fn hold(
+    fn hold(
         &self,
         txn: &mut dyn EngineTxn,
         base: Ts,
@@ -286,28 +309,30 @@ impl LazyMoved {
         rows: &[(RowId, Row)],
         who: Who,
     ) -> Result<(), SchemaError> {
-        let all = self.siblings.all()?;
-        let Some(groups) = together(&all) else {
-            return self.move_units(&all, view, rows, (0..rows.len()).map(|at| at..at + 1), who);
+        let (all, source) = (self.siblings.all()?, &*self.source.table);
+        let done = match together(&all) {
+            None => self.move_units(&all, view, rows, one_by_one(rows), who)?,
+            Some(groups) => {
+                let found = groups.completed(source, view, vec![rows.to_vec()], &whole(source));
+                let rows: Vec<(RowId, Row)> = found.into_iter().flatten().collect();
+                let units = groups.ends(source.layout(), &rows);
+                self.move_units(&all, view, &rows, units, who)?
+            }
         };
-        let source = &*self.source.table;
-        let found = groups.completed(source, view, vec![rows.to_vec()], &whole(source));
-        let rows: Vec<(RowId, Row)> = found.into_iter().flatten().collect();
-        let units = groups.ends(source.layout(), &rows);
-        self.move_units(&all, view, &rows, units.into_iter(), who)
+        done.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Moves rows, some units at a time: those of one move together.
+    /// Moves rows, some units at a time: those of one move together. What cannot move by itself keeps no other.
     fn move_units(
         &self,
         all: &[Arc<LazyMoved>],
         view: &Snapshot,
         rows: &[(RowId, Row)],
-        units: impl Iterator<Item = Range<usize>>,
+        units: Vec<Range<usize>>,
         who: Who,
-    ) -> Result<(), SchemaError> {
+    ) -> Result<Done, SchemaError> {
         let source = moving(&*self.source.table);
-        let (mut units, mut count) = (units.peekable(), 0);
+        let (mut units, mut done) = (units.into_iter().peekable(), Done::default());
         while let Some(first) = units.next() {
             let (begin, mut some) = (first.start, vec![first]);
             while let Some(unit) = units.next_if(|unit| unit.end - begin <= MOVED_AT_ONCE) {
@@ -315,30 +340,38 @@ impl LazyMoved {
             }
             let end = some.last().expect("there is the first").end;
             let moved = self.moved(all, view, &rows[begin..end])?;
-            if source.move_out_alone(view, &moved)? {
-                count += moved.len();
-                continue;
+            match source.move_out_alone(view, &moved) {
+                Ok(true) => {
+                    done.moved += moved.len();
+                    continue;
+                }
+                Err(error) if !is_of_rows(&error) => return Err(error.into()),
+                Ok(false) | Err(_) => {}
             }
-            // One of them keeps no other.
             for unit in some {
                 let moved = &moved[unit.start - begin..unit.end - begin];
-                count += if source.move_out_alone(view, moved)? { moved.len() } else { 0 };
+                match source.move_out_alone(view, moved) {
+                    Ok(true) => done.moved += moved.len(),
+                    Ok(false) => {}
+                    Err(error) if is_of_rows(&error) => done.failed = done.failed.or(Some(error)),
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
-        self.state.course.count(who, count);
-        Ok(())
+        self.state.course.count(who, done.moved);
+        Ok(done)
     }
 
-    /// Moves some part of what is left, from a row of the source on. Where the next part begins, and whether there was
-    /// anything in this one.
-    fn move_part(&self, from: RowId, who: Who) -> Result<(Option<RowId>, bool), SchemaError> {
+    /// Moves some part of what is left, from a row of the source on: what was done, where the next part begins, and whether
+    /// there was anything in this one.
+    fn move_part(&self, from: RowId, who: Who) -> Result<(Done, Option<RowId>, bool), SchemaError> {
         let source = &*self.source.table;
         let (view, all) = (self.live().engine.snapshot(), self.siblings.all()?);
         let part = Part::of(source, &view, from, &whole(source))?;
         let has_rows = !part.rows.is_empty();
         let (part, units) = match together(&all) {
             None => {
-                let units = (0..part.rows.len()).map(|at| at..at + 1).collect();
+                let units = one_by_one(&part.rows);
                 (part, units)
             }
             Some(groups) => {
@@ -347,9 +380,26 @@ impl LazyMoved {
                 (part, units)
             }
         };
-        self.move_units(&all, &view, &part.rows, units.into_iter(), who)?;
-        Ok((part.next, has_rows))
+        let done = self.move_units(&all, &view, &part.rows, units, who)?;
+        Ok((done, part.next, has_rows))
     }
+}
+
+/// What became of rows that were to move.
+#[derive(Default)]
+struct Done {
+    moved: usize,
+    /// Why some cannot.
+    failed: Option<EngineError>,
+}
+
+/// Whether these rows cannot move, and others may.
+fn is_of_rows(error: &EngineError) -> bool {
+    matches!(error.sqlstate(), SqlState::PROGRAM_LIMIT_EXCEEDED | SqlState::OUT_OF_MEMORY)
+}
+
+fn one_by_one(rows: &[(RowId, Row)]) -> Vec<Range<usize>> {
+    (0..rows.len()).map(|at| at..at + 1).collect()
 }
 
 /// By which groups rows move that tables are made of [Q3]; none: each by itself.
@@ -414,10 +464,12 @@ impl Background for LazyMoved {
             }
             // It has the numbers of rows where parts begin.
             let pass = engine.snapshot();
-            let (mut from, mut is_empty) = (RowId(0), true);
+            let (mut from, mut is_empty, mut done) = (RowId(0), true, Done::default());
             loop {
-                let (next, has_rows) = self.move_part(from, who)?;
+                let (of_part, next, has_rows) = self.move_part(from, who)?;
                 is_empty &= !has_rows;
+                done.moved += of_part.moved;
+                done.failed = done.failed.or(of_part.failed);
                 if !goes_on() {
                     return Ok(());
                 }
@@ -426,11 +478,15 @@ impl Background for LazyMoved {
                     None => break,
                 }
             }
+            drop(pass);
             if is_empty {
                 // [V1]: nothing comes.
                 self.complete.store(engine.now().0, Ordering::SeqCst);
+            } else if let Some(error) = done.failed {
+                return Err(error.into());
+            } else if done.moved == 0 {
+                thread::sleep(LOOK_AGAIN);
             }
-            drop(pass);
         }
         Ok(())
     }

@@ -13,14 +13,14 @@
 //!     begin row keys, so its groups have those of the others whole.
 
 use std::collections::HashMap;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, UInt64Array};
 use arrow_select::take::take;
 use froglet_engine::{
-    BlockRows, ColumnId, ColumnType, Found, KeyRange, Layout, Row, RowId, Snapshot, Table, TxnId,
-    Which, key,
+    BlockRows, ColumnId, ColumnType, Direction, Found, KeyRange, Layout, Row, RowId, Snapshot,
+    Table, TxnId, Which, key,
 };
 
 use crate::change::{LazyQuery, RowQuery, UnitInput, UnitQuery};
@@ -299,33 +299,48 @@ impl Groups {
         let Some((first, last)) = rows.first().map(&key).zip(rows.last().map(&key)) else {
             return Part { rows, next };
         };
-        let begin = rows[0].0;
         let is_one = first == last;
-        let keys = if is_one { vec![first.clone()] } else { vec![first.clone(), last.clone()] };
-        let mut whole = self.read(source, view, keys, projection);
-        let end = whole.pop().expect("as many as keys");
-        rows.retain(|row| key(row) != last);
-        let began_before = |group: &[(RowId, Row)]| group.first().is_none_or(|row| row.0 != begin);
-        if is_one {
-            rows = if began_before(&end) { Vec::new() } else { end };
-        } else {
-            if began_before(&whole[0]) {
-                rows.retain(|row| key(row) != first);
+        if self.first(source, view, &first) != Some(rows[0].0) {
+            rows.retain(|row| key(row) != first);
+            if is_one {
+                return Part { rows, next };
             }
-            rows.extend(end);
         }
+        rows.retain(|row| key(row) != last);
+        rows.extend(self.read(source, view, vec![last], projection).into_iter().flatten());
         Part { rows, next }
     }
 
-    /// The rows of the groups of some rows, as a view sees them.
-    pub fn all_of(&self, source: &dyn Table, view: &Snapshot, rows: &[RowId]) -> Vec<RowId> {
+    /// The first row of a group.
+    fn first(&self, source: &dyn Table, view: &Snapshot, key: &[u8]) -> Option<RowId> {
+        let (mut first, range) = (None, KeyRange::prefix(key.to_vec()));
+        source.seek(view, self.index, &range, Direction::Forward, &[], &mut |rid, _| {
+            first = Some(rid);
+            ControlFlow::Break(())
+        });
+        first
+    }
+
+    /// The keys of the groups of some rows.
+    fn keys_of(&self, source: &dyn Table, view: &Snapshot, rows: &[RowId]) -> Vec<Vec<u8>> {
         let (mut keys, places): (Vec<_>, Vec<_>) = (Vec::new(), (0..self.columns.len()).collect());
         source.read_rows(view, rows, &self.columns, &mut |_, row| {
             keys.push(self.key(source.layout(), row, &places));
         });
         keys.sort_unstable();
         keys.dedup();
-        let found = self.read(source, view, keys, &[]);
+        keys
+    }
+
+    /// The first rows of the groups of some rows: whoever moves one of these wants them, too.
+    pub fn firsts_of(&self, source: &dyn Table, view: &Snapshot, rows: &[RowId]) -> Vec<RowId> {
+        let keys = self.keys_of(source, view, rows);
+        keys.iter().filter_map(|key| self.first(source, view, key)).collect()
+    }
+
+    /// The rows of the groups of some rows, as a view sees them.
+    pub fn all_of(&self, source: &dyn Table, view: &Snapshot, rows: &[RowId]) -> Vec<RowId> {
+        let found = self.read(source, view, self.keys_of(source, view, rows), &[]);
         found.into_iter().flatten().map(|(rid, _)| rid).collect()
     }
 

@@ -259,7 +259,7 @@ impl MovedTable {
         from.dedup();
         let is_lock = |write: &RowWrite<'_>| matches!(write, RowWrite::Lock { .. });
         let taken = match writes.iter().any(is_lock) {
-            true => self.lazy.hold(txn, base, &from).map(drop),
+            true => self.lazy.lock(txn, base, &from).map(drop),
             false => self.lazy.take(txn, base, &from).map(drop),
         };
         match taken {
@@ -283,7 +283,7 @@ impl MovedTable {
         };
         let is_left = match write {
             RowWrite::Lock { .. } => {
-                self.lazy.hold(txn, base, &[from]).map(|left| !left.is_empty())
+                self.lazy.lock(txn, base, &[from]).map(|left| !left.is_empty())
             }
             RowWrite::Update { .. } | RowWrite::Delete { .. } => self.lazy.take(txn, base, &[from]),
         };

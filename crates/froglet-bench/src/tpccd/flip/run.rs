@@ -172,6 +172,7 @@ impl Run<'_> {
             let last = last.and_then(|last| last.duration_since(clock).ok());
             outcome.ended = Some(last.map_or(end, |last| end.max(start + last)));
         }
+        system.gather()?;
         let is_new = outcome.committed && approach != Approach::NoDdl;
         for (what, sql) in check::queries(self.change, is_new, self.scale) {
             let row = ddl.query_one(&sql, &[]).await.with_context(|| sql.clone())?;
