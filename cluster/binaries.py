@@ -30,8 +30,9 @@ SERVERS = {
     },
 }
 
-# What is wrong in the pinned unistore, for which there is no newer one: (file, text that is there once, its replacement).
-UNISTORE = "github.com/ngaut/unistore"
+# What is wrong in the pinned unistore, and in what it keeps its data with, for which there is no newer one: (file, text
+# that is there once, its replacement).
+UNISTORE, BADGER = "github.com/ngaut/unistore", "github.com/pingcap/badger"
 FIXES = [
     # The leader wiped entries that it had applied while the message that brings them to a follower still waited to be
     # written. The follower got entries of zeros and died: "tocommit(8) is out of range [lastIndex(7)]".
@@ -109,6 +110,13 @@ func touchesLocks(rlog raftlog.RaftLog, locks []*badger.Entry) bool {
      "\t\t\t}\n",
      "\t\t\tif !p.PendingRemove {\n\t\t\t\tp.leaderChecker.term.Store(p.Term())\n\t\t\t}\n\t\t\tp.MaybeRenewLeaderLease(time.Now())\n"),
 ]
+BADGER_FIXES = [
+    # Nobody was told of a disk that was full: a store took for written what was not, said so, and did not start again:
+    # "applied(59) is out of range [prevApplied(7), committed(58)]". It dies now, as of other errors.
+    ("transaction.go",
+     "\treq.Wait()\n\tstate.doneCommit(commitTs)\n\n\treturn nil\n",
+     "\terr = req.Wait()\n\tstate.doneCommit(commitTs)\n\n\treturn err\n"),
+]
 
 
 class BuildError(Exception):
@@ -128,7 +136,8 @@ def binary(name):
     digest = hashlib.sha256()
     for part in ("go.mod", "go.sum"):
         digest.update((HERE / server["module"] / part).read_bytes())
-    digest.update(json.dumps(server["flags"] + (FIXES if server["module"] == "unistore" else [])).encode())
+    fixes = FIXES + BADGER_FIXES if server["module"] == "unistore" else []
+    digest.update(json.dumps(server["flags"] + fixes).encode())
     return cache() / f"{name}-{digest.hexdigest()[:16]}"
 
 
@@ -159,7 +168,8 @@ def build_one(name, path, say):
         module, made = Path(work, server["module"]), Path(work, name)
         shutil.copytree(HERE / server["module"], module)
         if server["module"] == "unistore":
-            fix_unistore(module)
+            fix(module, UNISTORE, FIXES)
+            fix(module, BADGER, BADGER_FIXES)
         command = ["go", "build", "-mod=readonly", *server["flags"], "-o", str(made), server["package"]]
         with open(Path(work, "log"), "w+b") as log:
             running = subprocess.Popen(command, cwd=module, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=go_env())
@@ -194,25 +204,26 @@ def go_env():
     return {k: v for k, v in os.environ.items() if k != "GOFLAGS"} | {"GOWORK": "off", "GOFLAGS": "-buildvcs=false"}
 
 
-def fix_unistore(module):
-    """Puts a copy of unistore with the fixes beside `module`, and makes it build with that one. Go has checked the
+def fix(module, name, fixes):
+    """Puts a copy of another module with the fixes beside `module`, and makes it build with that one. Go has checked the
     original against go.sum; every other module stays as pinned."""
-    done = subprocess.run(["go", "mod", "download", "-json", UNISTORE], cwd=module, text=True, capture_output=True, env=go_env())
+    done = subprocess.run(["go", "mod", "download", "-json", name], cwd=module, text=True, capture_output=True, env=go_env())
     if done.returncode != 0:
-        raise BuildError(f"go mod download {UNISTORE} failed:\n{done.stdout}{done.stderr}")
-    copy = module.parent / "unistore-fixed"
+        raise BuildError(f"go mod download {name} failed:\n{done.stdout}{done.stderr}")
+    copy = module.parent / f"{Path(name).name}-fixed"
     # The module cache is read-only, and copytree copies that too.
     shutil.copytree(json.loads(done.stdout)["Dir"], copy, copy_function=shutil.copyfile)
     for directory in (copy, *(path for path in copy.rglob("*") if path.is_dir())):
         directory.chmod(0o755)
-    for name, old, new in FIXES:
-        text = (copy / name).read_text()
+    for file, old, new in fixes:
+        text = (copy / file).read_text()
         if text.count(old) != 1:
-            raise BuildError(f"{name} of {UNISTORE} is not what the fixes are for")
-        (copy / name).write_text(text.replace(old, new))
-    (copy / "go.mod").write_text(f"module {UNISTORE}\n")
+            raise BuildError(f"{file} of {name} is not what the fixes are for")
+        (copy / file).write_text(text.replace(old, new))
+    if not (copy / "go.mod").exists():
+        (copy / "go.mod").write_text(f"module {name}\n")
     with open(module / "go.mod", "a") as pinned:
-        pinned.write(f"\nreplace {UNISTORE} => ../{copy.name}\n")
+        pinned.write(f"\nreplace {name} => ../{copy.name}\n")
 
 
 if __name__ == "__main__":

@@ -39,9 +39,14 @@ class Placement:
     """The placement driver's side of a `Cluster`, which knows the addresses and can wait."""
 
     @property
+    def drivers(self):
+        """The names of PD's processes: pd, and pd2, pd3, … where there are several."""
+        return ["pd", *(f"pd{n}" for n in range(2, self.driver_count + 1))]
+
+    @property
     def pd(self):
-        """PD's address, which gateways are given: tikv://ADDRESS/NAME."""
-        return self.address("pd", "client")
+        """PD's address, or its addresses with commas between them, which gateways are given: tikv://ADDRESS/NAME."""
+        return ",".join(self.address(name, "client") for name in self.drivers)
 
     @property
     def stores(self):
@@ -49,9 +54,17 @@ class Placement:
 
     def wait_until_whole(self, seconds=START_SECONDS):
         """Every server runs and answers, every region has its peers and a leader, and PD gives timestamps."""
+        self.wait("every driver is up", self.drivers_are_up, seconds)
         self.wait("every store is up", self.stores_are_up, seconds)
         self.wait("every region has its peers and a leader", self.regions_are_whole, seconds)
         self.wait("PD gives timestamps", self.timestamp, seconds)
+
+    def drivers_are_up(self):
+        """One that was killed is not to be missed if another is."""
+        if self.driver_count == 1:
+            return self.pd_answers()
+        members = {member["name"]: member["health"] for member in self.get("health")}
+        return self.pd_answers() and all(self.pid(name) and members.get(name) for name in self.drivers)
 
     def stores_are_up(self):
         ids = self.store_ids()
@@ -77,7 +90,10 @@ class Placement:
         return covered and all(len(region.peers) == peers and region.leader and not region.lagging for region in regions)
 
     def timestamp(self):
-        return rpc.timestamp(self.pd, self.get("cluster")["id"])
+        leader = self.leading_driver()
+        if not leader:
+            raise ClusterError("no driver leads")
+        return rpc.timestamp(self.address(leader, "client"), self.get("cluster")["id"])
 
     # --- Regions and where they are ----------------------------------------------------------------
 
@@ -159,13 +175,23 @@ class Placement:
     # --- PD ----------------------------------------------------------------------------------------
 
     def api(self, method, path, body=None):
-        return request(f"http://{self.pd}/pd/api/v1/{path}", method, body)
+        """Asks one driver after the other until one has an answer: those that follow ask the one that leads."""
+        for name in self.drivers:
+            try:
+                return request(f"http://{self.address(name, 'client')}/pd/api/v1/{path}", method, body)
+            except (OSError, ClusterError):
+                if name == self.drivers[-1]:
+                    raise
 
     def get(self, path):
         return json.loads(self.api("GET", path))
 
     def pd_answers(self):
         return self.get("members").get("leader")
+
+    def leading_driver(self):
+        """The name of the driver that leads, or None. One that was killed may be named for some seconds."""
+        return (self.pd_answers() or {}).get("name")
 
     def store_ids(self):
         """PD's numbers of the stores, by ours."""

@@ -77,18 +77,19 @@ max-mem-table-size = 16777216
 num-mem-tables = 2
 num-compactors = 1
 [coprocessor]
-region-max-keys = 100000
-region-split-keys = 50000
+region-max-keys = 1440000
+region-split-keys = 960000
 """
 
 
 class Cluster(Placement, Machines):
     """The processes in a directory. `linked` ones die with the process that started them, as those of tests should.
-    With a `delay` they are on machines that are apart: a packet is so many milliseconds under way, one way."""
+    With a `delay` they are on machines that are apart: a packet is so many milliseconds under way, one way. With three
+    `drivers` one of them can be lost."""
 
-    def __init__(self, directory, stores=3, say=print, linked=False, delay=None):
+    def __init__(self, directory, stores=3, say=print, linked=False, delay=None, drivers=1):
         self.directory = Path(directory).resolve()
-        self.count, self.say, self.linked = stores, say, linked
+        self.count, self.driver_count, self.say, self.linked = stores, drivers, say, linked
         self.children, self.made = {}, {}
         self.file = self.directory / "cluster.json"
         self.ports, self.complete = {}, False
@@ -99,12 +100,13 @@ class Cluster(Placement, Machines):
             if network := said.get("network"):
                 self.subnet = network["subnet"]
                 self.delay = network["delay_ms"] if delay is None else delay
-            self.count = sum(name.startswith("store") for name in self.ports)
+            self.count, self.driver_count = (
+                sum(name.startswith(kind) for name in self.ports) for kind in ("store", "pd"))
 
     # --- As a whole --------------------------------------------------------------------------------
 
     def names(self):
-        return ["pd", *(f"store{n}" for n in self.stores)]
+        return [*self.drivers, *(f"store{n}" for n in self.stores)]
 
     def start(self):
         """A cluster that is whole: fresh, or, where there is one already, its servers that do not run."""
@@ -147,7 +149,8 @@ class Cluster(Placement, Machines):
 
     def start_first(self):
         self.start_hub()
-        self.start_process("pd")
+        for name in self.drivers:
+            self.start_process(name)
         self.say(f"PD at {self.pd}, its log in {self.directory / 'pd/log'}")
         self.wait("PD answers", self.pd_answers)
         self.start_process("store1")
@@ -197,12 +200,12 @@ class Cluster(Placement, Machines):
     def start_store(self, n):
         self.start_process(f"store{n}")
 
-    def kill_pd(self):
-        self.kill("pd")
+    def kill_pd(self, name="pd"):
+        self.kill(name)
 
-    def start_pd(self):
-        """Returns once it answers, which it does when the lease it had has run out."""
-        self.start_process("pd")
+    def start_pd(self, name="pd"):
+        """Returns once PD answers, which it does when the lease it had has run out."""
+        self.start_process(name)
         self.wait("PD answers", self.pd_answers)
         self.wait("PD gives timestamps", self.timestamp)
 
@@ -228,10 +231,12 @@ class Cluster(Placement, Machines):
         directory = self.directory / name
         config = directory / f"{name}.toml"
         (directory / "data").mkdir(parents=True, exist_ok=True)
-        if name == "pd":
+        if name in self.drivers:
             config.write_text(PD_TOML)
-            command = [self.made["pd-server"], "--name", "pd", "--config", config, "--data-dir", directory / "data",
-                       "--client-urls", f"http://{self.pd}", "--peer-urls", f"http://{self.address('pd', 'peer')}"]
+            peers = {driver: f"http://{self.address(driver, 'peer')}" for driver in self.drivers}
+            command = [self.made["pd-server"], "--name", name, "--config", config, "--data-dir", directory / "data",
+                       "--client-urls", f"http://{self.address(name, 'client')}", "--peer-urls", peers[name],
+                       "--initial-cluster", ",".join(f"{driver}={url}" for driver, url in peers.items())]
         else:
             config.write_text(STORE_TOML.format(
                 pd=self.pd, address=self.address(name, "grpc"), status=self.address(name, "status"),
@@ -346,7 +351,7 @@ class Cluster(Placement, Machines):
         self.subnet = None if self.delay is None else self.free_subnet()
         for name in self.names():
             self.ports[name] = {}
-            for use in ("client", "peer") if name == "pd" else ("grpc", "status"):
+            for use in ("client", "peer") if name in self.drivers else ("grpc", "status"):
                 self.ports[name][use] = self.free_port()
 
     def free_port(self):
@@ -393,8 +398,8 @@ def main():
             for path in binaries.build(say).values():
                 say(path)
             return 0
-        new = (options.stores, options.delay) if options.command == "start" else (3, None)
-        cluster = Cluster(options.directory, new[0], say=say, delay=new[1])
+        new = {name: getattr(options, name) for name in ("stores", "drivers", "delay") if hasattr(options, name)}
+        cluster = Cluster(options.directory, say=say, **new)
         if options.command not in ("start", "stop", "status") and not cluster.complete:
             raise ClusterError(f"no cluster in {cluster.directory}: servers.py start {cluster.directory}")
         return obey(cluster, options, say)
@@ -415,6 +420,7 @@ def arguments():
 
     start = command("start", "start a cluster")
     start.add_argument("--stores", type=int, default=3, help="so many stores, if the cluster is a new one [3]")
+    start.add_argument("--drivers", type=int, default=1, help="and so many placement drivers, an odd number [1]")
     start.add_argument("--delay", type=checked(delay.milliseconds), metavar="MS",
                        help="on machines that are apart: a packet is so many ms under way, one way [all on loopback]")
     start.add_argument("--gateways", type=int, default=0, help="and so many gateways [0]")

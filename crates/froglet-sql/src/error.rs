@@ -142,7 +142,7 @@ impl From<TxnError> for SqlError {
             TxnError::InDoubt(_) => {
                 error.fatal = true;
                 error.hint = Some(
-                    "When the server has started again, look whether the transaction's changes are there."
+                    "When a server answers again, look whether the transaction's changes are there."
                         .to_owned(),
                 );
             }

@@ -24,7 +24,9 @@ pub fn name(change: &Change) -> String {
 const MODERATE: f64 = 0.65;
 /// An order total is the sum of rows: that is not there yet in a cluster.
 pub static CHANGES: [Change; 2] = [SPLIT, JOIN];
-/// OSC last: it takes minutes.
+/// Whether OSC is among them: it takes minutes.
+const WITH_OSC: &str = "tpcc beside OSC";
+/// OSC last.
 const MODES: [Mode; 4] = [Mode::Upperbound, Mode::BullFrog, Mode::Slsm, Mode::Osc];
 /// Clients wait for the network most of the time.
 const CLIENTS: u16 = 16;
@@ -79,9 +81,12 @@ fn measure(
     ensure!(reached > 0.0, "no client committed anything");
     report.add(Mode::Upperbound.name(), name, "saturated throughput", reached, "1/s");
     let per_second = reached * MODERATE;
+    let with_osc = bench.args.wants(WITH_OSC);
     let modes = if bench.args.small { &[Mode::Slsm][..] } else { &MODES };
+    let modes: Vec<Mode> =
+        modes.iter().copied().filter(|mode| with_osc || *mode != Mode::Osc).collect();
     let mut outcomes = Vec::new();
-    for mode in modes {
+    for mode in &modes {
         let outcome = run(*mode, Arrivals::Even { per_second })?;
         let served = outcome.recording.per_second(outcome.window);
         progress::phase(&format!("{name}: {}: {served:.1} of {per_second:.1}/s", mode.name()));

@@ -80,6 +80,13 @@ pub enum StoreError {
     Protocol(String),
 }
 
+impl StoreError {
+    /// Whether nobody has answered, for as long as that is waited for.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, StoreError::Unreachable(_) | StoreError::Unavailable(_))
+    }
+}
+
 tokio::task_local! {
     /// What is done in it, nobody waits for.
     static BEHIND: ();

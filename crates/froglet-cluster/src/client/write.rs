@@ -126,6 +126,8 @@ impl WriteSet {
                     return Ok(values);
                 }
                 Err(Stopped::Retry) => {}
+                // They stay noted, and go back at the end: nobody waits twice for a store that is silent.
+                Err(Stopped::Error(error)) if error.is_silence() => return Err(error),
                 Err(Stopped::Error(error)) => {
                     self.give_back(&fresh).await;
                     return Err(error);
@@ -295,6 +297,11 @@ impl WriteSet {
                 written,
                 of: Arc::clone(self),
             }),
+            Err(error) if error.is_silence() => {
+                let own = Arc::clone(self);
+                tokio::spawn(super::behind(async move { own.roll_back_written(written).await }));
+                Err(error)
+            }
             Err(error) => {
                 self.roll_back_written(written).await;
                 Err(error)

@@ -56,6 +56,7 @@ impl Shared {
                 }
                 Ok(())
             }
+            Err(error) if error.is_silence() => Err(failed(error)),
             Err(error @ StoreError::Deadlock) => Err(failed(error)),
             // Whoever looks again is told.
             Err(_) => Ok(()),
@@ -398,6 +399,10 @@ async fn prewrite(
     builds::take_along(core, shared, &builds, &mut mutations).await?;
     // The catalog is to have the timestamp that it is told: no reader puts its commit off.
     let pending = writes.prewrite(mutations, !is_of_catalog).await.map_err(failed)?;
+    if lease == core.gateways.lease() && !core.gateways.reaches(pending.commit_ts) {
+        // The placement driver was silent for a moment, and the lease may last: that is known with the next word.
+        _ = core.gateways.reach(pending.commit_ts).await;
+    }
     if !core.gateways.may_commit(lease, pending.commit_ts) {
         pending.roll_back().await;
         return Err(failed(silent()));
