@@ -14,6 +14,8 @@ use crate::open::Opened;
 
 /// A call of a store or of the placement driver takes at most so long.
 const CALL_TIMEOUT: Duration = Duration::from_secs(4);
+/// `store_history` is at least so long.
+pub(crate) const SHORTEST_HISTORY: Duration = froglet_cluster::SHORTEST_HISTORY;
 /// How long the store may not answer before a statement fails.
 const PATIENCE: Duration = Duration::from_secs(15);
 

@@ -17,6 +17,7 @@ use std::time::Duration;
 use froglet_engine::Dictionary;
 
 use crate::auth::rules::{Rule, Rules};
+use crate::gateway::SHORTEST_HISTORY;
 
 /// The file looked for in the data directory.
 pub const FILE_NAME: &str = "froglet.toml";
@@ -241,8 +242,7 @@ const KEYS: &[(&str, Apply)] = &[
     }),
     ("store_history", |config, e| {
         config.store_history = units::duration(&e.value).map_err(|why| e.error(why))?;
-        let shortest = froglet_cluster::SHORTEST_HISTORY;
-        at_least(e, config.store_history >= shortest, "at least 30s is needed")
+        at_least(e, config.store_history >= SHORTEST_HISTORY, "at least 30s is needed")
     }),
     ("listen", |config, e| {
         config.listen = address(e)?;
