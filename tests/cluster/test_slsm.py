@@ -438,6 +438,26 @@ def test_what_cannot_move_says_so_and_changes_nothing(gateways):
         assert b.execute("select * from made order by k").fetchall() == [(k, 4) for k in range(1, 6)]
 
 
+def test_explain_says_where_rows_will_be(gateways):
+    [one] = gateways(1)
+    with connect(one) as a:
+        a.execute("create table s (id int, n int, v text, primary key (id, n))")
+
+        def explained(query):
+            return [line.strip() for (line,) in a.execute(f"explain create table made as {query}")]
+
+        a.execute("set froglet.migration = lazy")
+        tracker = "Tracker: none: a row is in the one table until it is in the other"
+        lines = explained("select id, n from s")
+        assert tracker in lines and 'Kept with: rows of "s", if its primary key is to begin with theirs' in lines, lines
+        lines = explained("select id, count(*) from s group by id")
+        assert tracker in lines and not any("Kept with" in line for line in lines), lines
+        a.execute("set froglet.slsm_colocate = off")
+        assert "Kept with: its own rows (froglet.slsm_colocate is off)" in explained("select id, n from s")
+        lines = explained("select n, count(*) from s group by n")
+        assert any(line.startswith("Mode: none") or "mode=none" in line for line in lines), lines
+
+
 def test_whoever_has_written_the_source_before_commits_before_or_not_at_all(gateways):
     one, other = gateways(2)
     with connect(one) as a, connect(other) as b, connect(other) as c:

@@ -52,8 +52,8 @@ pub(super) struct State {
 }
 
 /// What a gateway says: its catalog, the oldest of its views, the first of its transactions, below what it reads nothing,
-/// as of when it follows the builds of indexes, and for which fence it has closed (0: none). What makes no sense is a word of somebody who has
-/// nothing of all that.
+/// as of when it follows the builds of indexes, and for which fence it has closed (0: none). What makes no sense is a
+/// word of somebody who has nothing of all that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Word {
     catalog: State,

@@ -15,11 +15,10 @@
 //! **[H2]** Whoever was not heard looks at the floor, and at what others have collected of the same store, before he answers
 //! another read, or commits what he had begun; and whoever moves the floor listens again afterwards, and lets nothing go
 //! until everybody needs no more, or has heard of the floor. So of him who comes back and of who moves it, one knows of the
-//! other.
+//! other. That he was not heard he knows by his own clock: one that stands still as his machine does, for longer than
+//! `history`, is not provided for.
 //! **[H3]** No lock is older than a safe point: what became of a transaction is still there when somebody asks. Who lives, or
 //! commits in a way that nobody here knows, holds the safe point back.
-//! For that a gateway goes by its own clock: one that stands still as the machine does, and for longer than `history`, is not
-//! provided for.
 //! **[H4]** Where a TiDB uses the store, its own worker moves the safe point, and knows its own locks: here it is only kept
 //! from what is read.
 
