@@ -7,6 +7,7 @@ import time
 import psycopg
 import pytest
 
+from support.clients import Clients
 from support.processes import wait_until
 
 ACCOUNTS, EACH = 20, 100
@@ -278,24 +279,13 @@ def test_rows_are_found_once_when_a_region_begins_among_them(cluster, gateways, 
             assert found == (300, 300, 45150)
 
 
-class Transfers:
+class Transfers(Clients):
     """Moves money at some gateways, and remembers what it was told."""
 
     def __init__(self, gateways):
         self.going, self.gateways, self.done, self.states = True, gateways, 0, set()
         self.threads = [threading.Thread(target=self.run, args=(gateway, n))
                         for gateway in gateways for n in range(2)]
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *raised):
-        self.going = False
-        for thread in self.threads:
-            thread.join(60)
-            assert not thread.is_alive(), "a client hangs"
 
     def run(self, gateway, n):
         step, connection = n, None

@@ -9,6 +9,7 @@ import time
 import psycopg
 import pytest
 
+from support.clients import Clients
 from support.processes import wait_until
 from support.twins import Pair
 from test_gateways import connect, refused
@@ -482,23 +483,12 @@ def test_whoever_has_written_the_source_before_commits_before_or_not_at_all(gate
         assert a.execute("select sum(n) from u").fetchone() == (5,)
 
 
-class Movers:
+class Movers(Clients):
     """Clients at both gateways that give from one table to the other, by the same key."""
 
     def __init__(self, gateways):
         self.going, self.done, self.states = True, 0, []
         self.threads = [threading.Thread(target=self.run, args=(gateways[n % 2], n)) for n in range(4)]
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *raised):
-        self.going = False
-        for thread in self.threads:
-            thread.join(60)
-            assert not thread.is_alive(), "a client hangs"
 
     def run(self, gateway, n):
         step, connection = n * 1000, None

@@ -14,6 +14,7 @@ import time
 
 import psycopg
 
+from .clients import Clients
 from .processes import wait_until
 
 ACCOUNTS, EACH = 20, 100
@@ -32,7 +33,7 @@ def make_bank(connection):
     connection.execute("create table receipts (writer int, n int, giver int, taker int, primary key (writer, n))")
 
 
-class Transfers:
+class Transfers(Clients):
     """Two writers, which have numbers, and a reader for each way to connect, and what they were told."""
 
     def __init__(self, connects):
@@ -49,17 +50,6 @@ class Transfers:
             self.threads += [threading.Thread(target=self.run, args=(at, connect, todo, client))
                              for client, todo in work.items()]
         self.look_from_now()
-
-    def __enter__(self):
-        for thread in self.threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *raised):
-        self.going = False
-        for thread in self.threads:
-            thread.join(60)
-            assert not thread.is_alive(), "a client hangs"
 
     def run(self, at, connect, work, client):
         connection, n = None, 0
