@@ -14,7 +14,7 @@
 //! **[W1]** The primary is the first key that was locked, or written; the fate of all is what it says.
 //! **[W2]** Whatever may be locked is noted before it is asked for: a lock whose answer was lost is given back, too.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -268,15 +268,15 @@ impl WriteSet {
         on_lock: OnLock,
     ) -> Result<PendingCommit, StoreError> {
         assert!(!mutations.is_empty(), "there is something to commit");
-        let mut written: Vec<Vec<u8>> = mutations.iter().map(|m| m.key.clone()).collect();
+        let mut written: Vec<Written> = mutations.iter().map(Written::of).collect();
         let (primary, for_update_ts, mutations) = {
             let mut held = self.held.lock();
             held.is_prewritten = true;
             let primary = held.primary.get_or_insert_with(|| mutations[0].key.clone()).clone();
             let mut all: Vec<Writing> =
                 mutations.into_iter().map(|m| Writing::of(m, &held.keys)).collect();
-            if !written.contains(&primary) {
-                written.push(primary.clone());
+            if !written.iter().any(|written| written.key == primary) {
+                written.push(Written { key: primary.clone(), bytes: 0 });
                 let key = primary.clone();
                 all.push(Writing { op: Op::Lock, key, value: Vec::new(), is_locked: true });
             }
@@ -299,11 +299,12 @@ impl WriteSet {
             }),
             Err(error) if error.is_silence() => {
                 let own = Arc::clone(self);
-                tokio::spawn(super::behind(async move { own.roll_back_written(written).await }));
+                let keys = keys_of(written);
+                tokio::spawn(super::behind(async move { own.roll_back_written(keys).await }));
                 Err(error)
             }
             Err(error) => {
-                self.roll_back_written(written).await;
+                self.roll_back_written(keys_of(written)).await;
                 Err(error)
             }
         }
@@ -399,17 +400,38 @@ impl WriteSet {
         }
     }
 
-    async fn commit_keys(&self, keys: Vec<Vec<u8>>, commit_ts: u64) -> Result<(), StoreError> {
-        let request = |keys: &[Vec<u8>]| kv::CommitRequest {
+    async fn commit_keys(&self, keys: Vec<Written>, commit_ts: u64) -> Result<(), StoreError> {
+        let request = |some: &[Written]| kv::CommitRequest {
             context: None,
             start_version: self.start_ts,
-            keys: keys.to_vec(),
+            keys: some.iter().map(|written| written.key.clone()).collect(),
             commit_version: commit_ts,
         };
-        let answers = self.client.ask_for(keys, |key| key, Vec::len, request).await?;
+        // A store may write the values with it: too many of them it does not take.
+        let bytes_of = |written: &Written| written.key.len() + written.bytes;
+        let answers = self.client.ask_for(keys, |written| &written.key[..], bytes_of, request);
+        let answers = answers.await?;
         let error = answers.into_iter().find_map(|(_, answer)| answer.error);
         error.map_or(Ok(()), |error| Err(of_key_error(error)))
     }
+}
+
+/// A key that is prewritten, and the size of its value.
+#[derive(Debug)]
+struct Written {
+    key: Vec<u8>,
+    bytes: usize,
+}
+
+impl Written {
+    fn of(mutation: &Mutation) -> Written {
+        let bytes = mutation.value.as_ref().map_or(0, Vec::len);
+        Written { key: mutation.key.clone(), bytes }
+    }
+}
+
+fn keys_of(written: Vec<Written>) -> Vec<Vec<u8>> {
+    written.into_iter().map(|written| written.key).collect()
 }
 
 /// What is prewritten and has its timestamp. Dropped without an end, it is left to time.
@@ -418,7 +440,7 @@ pub struct PendingCommit {
     /// When it is committed, if it is; later, if a reader has put it off.
     pub commit_ts: u64,
     primary: Vec<u8>,
-    written: Vec<Vec<u8>>,
+    written: Vec<Written>,
     of: Arc<WriteSet>,
 }
 
@@ -439,15 +461,16 @@ impl PendingCommit {
         let held = of.end();
         // Nobody waits for it: whoever meets one of these keys looks at the primary.
         tokio::spawn(super::behind(async move {
+            let keys: HashSet<&[u8]> = written.iter().map(|written| &written.key[..]).collect();
+            let is_only_locked = |key: &Vec<u8>| !keys.contains(&key[..]);
+            let only_locked: Vec<_> = held.into_iter().filter(is_only_locked).collect();
             let secondaries: Vec<_> =
-                written.iter().filter(|key| **key != primary).cloned().collect();
+                written.into_iter().filter(|written| written.key != primary).collect();
             if !secondaries.is_empty()
                 && let Err(error) = of.commit_keys(secondaries, commit_ts).await
             {
                 tracing::debug!(%error, start_ts = of.start_ts, "keys are left to who meets them");
             }
-            let only_locked: Vec<_> =
-                held.into_iter().filter(|key| !written.contains(key)).collect();
             if !only_locked.is_empty() {
                 of.roll_back_locks(only_locked, u64::MAX).await;
             }
@@ -493,7 +516,7 @@ impl PendingCommit {
 
     /// Gives it up.
     pub async fn roll_back(self) {
-        self.of.roll_back_written(self.written).await;
+        self.of.roll_back_written(keys_of(self.written)).await;
     }
 }
 

@@ -142,6 +142,17 @@ async fn what_the_dead_have_only_locked_is_as_it_was() {
 }
 
 #[tokio::test]
+async fn a_large_transaction_is_committed_in_parts() {
+    let ranges = Ranges::new(1);
+    let (_, client) = gateway(&ranges, "large");
+    let keys: Vec<Vec<u8>> = (0..40).map(|n| format!("t/{n:02}").into_bytes()).collect();
+    let value = "v".repeat(400 << 10);
+    let all: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    write(&client, &all, &value).await;
+    settled(&ranges).await;
+}
+
+#[tokio::test]
 async fn who_lives_is_not_settled() {
     let ranges = Ranges::new(2);
     let others = two_keys(&ranges).await;

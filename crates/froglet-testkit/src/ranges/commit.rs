@@ -64,6 +64,12 @@ fn roll_back_key(
     }
 }
 
+/// What a commit writes: the values with it, in some stores (unistore).
+pub(super) fn written_bytes(records: &Records, request: &kv::CommitRequest) -> usize {
+    let value = |key: &Vec<u8>| records.of(key).lock.as_ref().map_or(0, |lock| lock.value.len());
+    request.keys.iter().map(|key| key.len() + value(key)).sum()
+}
+
 pub(super) fn commit(records: &Records, request: &kv::CommitRequest) -> Result<Changes, Refusal> {
     let times = (request.start_version, request.commit_version);
     if times.1 <= times.0 {

@@ -118,6 +118,9 @@ fn read_at(request: &Request) -> Vec<u64> {
     }
 }
 
+/// A store replicates no more at once, in bytes.
+const LARGEST_ENTRY: usize = 8 << 20;
+
 impl State {
     /// Does what a store is asked.
     pub(super) fn ask(&mut self, store: u64, request: &Request) -> Result<Done, Unreachable> {
@@ -138,6 +141,17 @@ impl State {
     }
 
     fn answer(&mut self, region: &Region, request: &Request) -> Response {
+        if let Request::Commit(commit) = request
+            && commit::written_bytes(&self.records, commit) > LARGEST_ENTRY
+        {
+            let too_large = kv::RaftEntryTooLarge::default();
+            let error = kv::RegionError {
+                message: "raft entry is too large".to_owned(),
+                raft_entry_too_large: Some(too_large),
+                ..kv::RegionError::default()
+            };
+            return refused(request, error);
+        }
         let (records, borders) = (&self.records, (&region.start[..], &region.end[..]));
         match request {
             Request::Get(request) => Response::Get(reads::get(records, request)),
