@@ -24,6 +24,8 @@ from support.servers import Froglet
 DOWN_SECONDS = 15
 #: What a statement may take to say that the store does not answer: 15 s, and the call that is under way then.
 ANSWER_SECONDS = 25
+#: The same of clients that go on: whoever was told just before connects again, and that waits for the store as well.
+TOLD_SECONDS = 60
 #: A store's disk, and how much of it is left when it is full, in bytes.
 DISK, LEFT = 1 << 30, 256 << 10
 #: What clients are told who cannot reach the store, or whose stores are full.
@@ -178,7 +180,7 @@ def test_a_machine_is_cut_off_and_comes_back(apart):
             apart.cut("h2")
             back = time.monotonic() + DOWN_SECONDS
             transfers.go_on(0, count=50)
-            wait_until(lambda: transfers.all_are_told(1, AWAY), "the one that is cut off says so", ANSWER_SECONDS)
+            wait_until(lambda: transfers.all_are_told(1, AWAY), "the one that is cut off says so", TOLD_SECONDS)
             wait_until(lambda: time.monotonic() > back, "the link is down", DOWN_SECONDS + 1)
             transfers.go_on(0)
             apart.restore("h2")
@@ -335,7 +337,7 @@ def test_stores_are_full(cluster, gateways):
                 # None is left that could go on if one of these two dies.
                 told |= write_until(both[1], lambda: not cluster.pid("store2") or not cluster.pid("store3"))
                 for at in 0, 1:
-                    wait_until(lambda: transfers.all_are_told(at, SAID_FULL), "all clients are told", ANSWER_SECONDS)
+                    wait_until(lambda: transfers.all_are_told(at, SAID_FULL), "all clients are told", TOLD_SECONDS)
                 for n in cluster.stores:
                     cluster.resize(n)
                     cluster.kill_store(n)
