@@ -123,6 +123,21 @@ pub(crate) struct UnitRoute {
     has_unit: bool,
 }
 
+/// What a query makes of rows: the unit of each row, and whole columns of these types.
+pub(crate) fn made_of(
+    query: &dyn UnitQuery,
+    rows: Arc<dyn UnitRows>,
+    types: &[ColumnType],
+) -> Result<(Vec<u64>, Vec<ArrayRef>), SchemaError> {
+    let (mut units, mut made) = (Vec::new(), vec![Vec::new(); types.len()]);
+    query.eval(rows, &mut |of: &[u64], columns: &[ArrayRef]| {
+        units.extend_from_slice(of);
+        made.iter_mut().zip(columns).for_each(|(made, column)| made.push(column.clone()));
+        Ok(())
+    })?;
+    Ok((units, whole_columns(&made, types)))
+}
+
 fn encode(values: &[Value]) -> UnitKey {
     key::encode(values, repeat(&ASCENDING)).into()
 }
@@ -296,16 +311,7 @@ impl LazyUnits {
 
     /// The unit of each row that the query makes, and the columns.
     fn eval(&self, rows: Arc<dyn UnitRows>) -> Result<(Vec<u64>, Vec<ArrayRef>), SchemaError> {
-        let mut units = Vec::new();
-        let mut made: Vec<Vec<ArrayRef>> = vec![Vec::new(); self.state.def.outputs.len()];
-        self.query.eval(rows, &mut |of, columns| {
-            units.extend_from_slice(of);
-            for (made, column) in made.iter_mut().zip(columns) {
-                made.push(column.clone());
-            }
-            Ok(())
-        })?;
-        Ok((units, whole_columns(&made, &self.state.output_types)))
+        made_of(&*self.query, rows, &self.state.output_types)
     }
 
     /// The rows of an input that are of some units, each with the number of its unit.

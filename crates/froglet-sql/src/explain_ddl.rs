@@ -243,14 +243,13 @@ fn lazy_lines(
     let tables = lazily.query.tables();
     let sources: Vec<_> = tables.iter().filter_map(|id| names.catalog.tables.get(id)).collect();
     let moves = sources.iter().any(|table| table.def.space.home() == Home::Cluster);
-    let tracker = match (moves, settings.detection) {
-        (true, _) => "none: a row is in the one table until it is in the other".to_owned(),
-        (false, Detection::Tracker) => {
-            format!("{}; claimed before they are made", lazily.tracker())
-        }
-        (false, Detection::OnConflict) => {
-            format!("{}; made before it is seen who was first", lazily.tracker())
-        }
+    let found_out = match settings.detection {
+        Detection::Tracker => "claimed before they are made",
+        Detection::OnConflict => "made before it is seen who was first",
+    };
+    let tracker = match moves {
+        true => "none: a row is in the one table until it is in the other".to_owned(),
+        false => format!("{}; {found_out}", lazily.tracker()),
     };
     let is_of_rows = matches!(lazily.query, LazyQuery::Rows(..));
     let kept_with = sources.first().filter(|_| moves && is_of_rows).map(|source| {

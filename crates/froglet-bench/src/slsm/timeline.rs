@@ -22,7 +22,7 @@ pub fn name(change: &Change) -> String {
 
 /// The part of what the clients reach that they are offered.
 const MODERATE: f64 = 0.65;
-/// An order total is the sum of rows: that is not there yet in a cluster.
+/// An order total is beside the rows that it sums up: sources that stay are not there yet in a cluster.
 pub static CHANGES: [Change; 2] = [SPLIT, JOIN];
 /// Whether OSC is among them: it takes minutes.
 const WITH_OSC: &str = "tpcc beside OSC";

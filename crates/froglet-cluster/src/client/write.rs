@@ -299,12 +299,11 @@ impl WriteSet {
             }),
             Err(error) if error.is_silence() => {
                 let own = Arc::clone(self);
-                let keys = keys_of(written);
-                tokio::spawn(super::behind(async move { own.roll_back_written(keys).await }));
+                tokio::spawn(super::behind(async move { own.roll_back_written(written).await }));
                 Err(error)
             }
             Err(error) => {
-                self.roll_back_written(keys_of(written)).await;
+                self.roll_back_written(written).await;
                 Err(error)
             }
         }
@@ -370,8 +369,9 @@ impl WriteSet {
     }
 
     /// Undoes whatever was prewritten or locked.
-    async fn roll_back_written(&self, mut keys: Vec<Vec<u8>>) {
-        keys.extend(self.end());
+    async fn roll_back_written(&self, written: Vec<Written>) {
+        let mut keys = self.end();
+        keys.extend(written.into_iter().map(|written| written.key));
         keys.sort_unstable();
         keys.dedup();
         let request = |keys: &[Vec<u8>]| kv::BatchRollbackRequest {
@@ -428,10 +428,6 @@ impl Written {
         let bytes = mutation.value.as_ref().map_or(0, Vec::len);
         Written { key: mutation.key.clone(), bytes }
     }
-}
-
-fn keys_of(written: Vec<Written>) -> Vec<Vec<u8>> {
-    written.into_iter().map(|written| written.key).collect()
 }
 
 /// What is prewritten and has its timestamp. Dropped without an end, it is left to time.
@@ -516,7 +512,7 @@ impl PendingCommit {
 
     /// Gives it up.
     pub async fn roll_back(self) {
-        self.of.roll_back_written(keys_of(self.written)).await;
+        self.of.roll_back_written(self.written).await;
     }
 }
 

@@ -43,6 +43,7 @@ const FIRST_TIMES: u32 = 50;
 const LOOK: Duration = Duration::from_millis(15);
 /// Whoever reads beyond the lease waits so long for the next word of it.
 const LONGEST_SILENCE: Duration = Duration::from_secs(5);
+
 /// A state of the catalog: as of a timestamp, and by which change it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
@@ -205,10 +206,12 @@ impl Gateways {
     }
 
     fn word(&self, now: u64) -> Word {
+        let txns = self.txns.read();
+        let starts = txns.values().map(|shared| shared.writes.start_ts);
         Word {
             catalog: self.catalog(),
             oldest: self.interned.oldest().map_or(now, |ts| ts.0.min(now)),
-            begun: self.txns.first_begun().map_or(now, |ts| ts.min(now)),
+            begun: starts.min().map_or(now, |ts| ts.min(now)),
             floor: self.floor.load(Ordering::SeqCst),
             followed: self.builds.followed(),
             closed: self.fences.closed(),

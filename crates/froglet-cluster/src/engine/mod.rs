@@ -49,7 +49,7 @@ use froglet_engine::{
     ColumnId, Elsewhere, Engine, EngineError, EngineFigures, EngineTxn, HeldBack, Home, IndexId,
     Layout, Lsn, ReadFailed, RowCheck, Snapshot, SpaceId, SqlState, Table, Ts, TxnId,
 };
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::RwLock;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 
 use crate::client::{
@@ -97,23 +97,7 @@ struct Look {
 }
 
 /// Transactions that have not ended.
-#[derive(Default)]
-struct Txns(RwLock<HashMap<TxnId, Arc<Shared>>>);
-
-impl Txns {
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<TxnId, Arc<Shared>>> {
-        self.0.read()
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, HashMap<TxnId, Arc<Shared>>> {
-        self.0.write()
-    }
-
-    /// The first start of those that there are.
-    fn first_begun(&self) -> Option<u64> {
-        self.read().values().map(|shared| shared.writes.start_ts).min()
-    }
-}
+type Txns = RwLock<HashMap<TxnId, Arc<Shared>>>;
 
 /// See the module.
 struct Core {
@@ -128,7 +112,6 @@ struct Core {
     commits: Arc<Commits>,
     memory: AtomicU64,
     memory_limit: u64,
-    history: Duration,
     /// Counts rows made in transactions of one start.
     made: AtomicU64,
 }
@@ -311,12 +294,12 @@ impl ClusterEngine {
             what: "threads for the cluster".to_owned(),
             source: Arc::new(error),
         })?;
-        let handle = runtime.handle().clone();
+        let (handle, history) = (runtime.handle().clone(), options.history);
         let core = handle.block_on(ClusterEngine::find(handle.clone(), network, options))?;
         handle.block_on(core.gateways.join()).map_err(failed)?;
         handle.spawn(behind(say_who_lives(Arc::downgrade(&core))));
         handle.spawn(behind(Arc::clone(&core.gateways).keep_saying()));
-        handle.spawn(behind(history::keep_moving(Arc::downgrade(&core), core.history)));
+        handle.spawn(behind(history::keep_moving(Arc::downgrade(&core), history)));
         Ok(Arc::new(ClusterEngine { core, runtime: Some(runtime) }))
     }
 
@@ -348,7 +331,6 @@ impl ClusterEngine {
                 commits: Arc::default(),
                 memory: AtomicU64::new(0),
                 memory_limit: options.memory_limit_bytes,
-                history,
                 made: AtomicU64::new(0),
             }
         };

@@ -56,8 +56,9 @@ impl Shared {
                 }
                 Ok(())
             }
-            Err(error) if error.is_silence() => Err(failed(error)),
-            Err(error @ StoreError::Deadlock) => Err(failed(error)),
+            Err(error) if error.is_silence() || matches!(error, StoreError::Deadlock) => {
+                Err(failed(error))
+            }
             // Whoever looks again is told.
             Err(_) => Ok(()),
         }

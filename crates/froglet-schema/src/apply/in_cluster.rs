@@ -16,13 +16,11 @@ use froglet_engine::{
 use froglet_txn::Transaction;
 
 use crate::catalog::Catalog;
-use crate::change::{Check, LazyQuery, NewTable, TableQuery};
+use crate::change::{Check, NewTable, TableQuery};
 use crate::def::{ConstraintKind, IndexDef, TableDef, Timing};
 use crate::edit::{Demand, Edited, Work};
 use crate::error::SchemaError;
-use crate::lazy::moved_query::NOT_MOVED;
 use crate::lazy::{LazyMigration, as_engine};
-use crate::lazy_verify::not_lazily;
 use crate::local::{Local, local};
 use crate::rows::types_of;
 use crate::step::{positions, show};
@@ -53,11 +51,8 @@ pub(super) fn place_rows(def: &mut TableDef) -> Result<(), SchemaError> {
 pub(super) fn check_made(table: &NewTable, query: &TableQuery) -> Result<(), SchemaError> {
     match (table.home, query) {
         (Home::Memory | Home::Disk, _) => Ok(()),
-        // Whether its groups can move is looked at where what moves them is made.
-        (Home::Cluster, TableQuery::Lazy { query, .. }) => match query {
-            LazyQuery::Rows(..) | LazyQuery::Units(_) => Ok(()),
-            LazyQuery::Pairs(..) => Err(not_lazily(NOT_MOVED)),
-        },
+        // Whether its rows can move is looked at where what moves them is made.
+        (Home::Cluster, TableQuery::Lazy { .. }) => Ok(()),
         (Home::Cluster, _) => Err(unsupported("making a table before the commit")),
     }
 }

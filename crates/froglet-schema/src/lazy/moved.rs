@@ -15,7 +15,6 @@
 //! V3: nobody moves a row who cannot make all that is made of it, for every table that has it as its source.
 //! V4: what is looked up for a row is in tables that nobody moves anything out of.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::thread;
@@ -311,26 +310,28 @@ impl LazyMoved {
     ) -> Result<(), SchemaError> {
         let (all, source) = (self.siblings.all()?, &*self.source.table);
         let done = match together(&all) {
-            None => self.move_units(&all, view, rows, one_by_one(rows), who)?,
+            None => self.move_units(&all, view, rows, who)?,
             Some(groups) => {
                 let found = groups.completed(source, view, vec![rows.to_vec()], &whole(source));
                 let rows: Vec<(RowId, Row)> = found.into_iter().flatten().collect();
-                let units = groups.ends(source.layout(), &rows);
-                self.move_units(&all, view, &rows, units, who)?
+                self.move_units(&all, view, &rows, who)?
             }
         };
         done.failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    /// Moves rows, some units at a time: those of one move together. What cannot move by itself keeps no other.
+    /// Moves rows, whole groups if it is groups that move, some at a time: those of one move together. What cannot move by itself keeps no other.
     fn move_units(
         &self,
         all: &[Arc<LazyMoved>],
         view: &Snapshot,
         rows: &[(RowId, Row)],
-        units: Vec<Range<usize>>,
         who: Who,
     ) -> Result<Done, SchemaError> {
+        let units = match together(all) {
+            None => (0..rows.len()).map(|at| at..at + 1).collect(),
+            Some(groups) => groups.ends(self.source.table.layout(), rows),
+        };
         let source = moving(&*self.source.table);
         let (mut units, mut done) = (units.into_iter().peekable(), Done::default());
         while let Some(first) = units.next() {
@@ -369,18 +370,11 @@ impl LazyMoved {
         let (view, all) = (self.live().engine.snapshot(), self.siblings.all()?);
         let part = Part::of(source, &view, from, &whole(source))?;
         let has_rows = !part.rows.is_empty();
-        let (part, units) = match together(&all) {
-            None => {
-                let units = one_by_one(&part.rows);
-                (part, units)
-            }
-            Some(groups) => {
-                let part = groups.begun_in(source, &view, part, &whole(source));
-                let units = groups.ends(source.layout(), &part.rows);
-                (part, units)
-            }
+        let part = match together(&all) {
+            None => part,
+            Some(groups) => groups.begun_in(source, &view, part, &whole(source)),
         };
-        let done = self.move_units(&all, &view, &part.rows, units, who)?;
+        let done = self.move_units(&all, &view, &part.rows, who)?;
         Ok((done, part.next, has_rows))
     }
 }
@@ -396,10 +390,6 @@ struct Done {
 /// Whether these rows cannot move, and others may.
 fn is_of_rows(error: &EngineError) -> bool {
     matches!(error.sqlstate(), SqlState::PROGRAM_LIMIT_EXCEEDED | SqlState::OUT_OF_MEMORY)
-}
-
-fn one_by_one(rows: &[(RowId, Row)]) -> Vec<Range<usize>> {
-    (0..rows.len()).map(|at| at..at + 1).collect()
 }
 
 /// By which groups rows move that tables are made of [Q3]; none: each by itself.

@@ -28,8 +28,9 @@ use crate::def::ObjectId;
 use crate::derive::SomeRows;
 use crate::error::SchemaError;
 use crate::lazy::moved::Part;
-use crate::lazy::{Columns, LazySource, whole_columns};
+use crate::lazy::{Columns, LazySource};
 use crate::lazy_rows::LookedUp;
+use crate::lazy_units;
 use crate::rows::row_at;
 
 /// Why not, as it is told.
@@ -157,18 +158,12 @@ pub(super) fn made_of_groups(
     // Nothing is asked of it: the query reads no other table.
     let snapshot = Arc::new(Snapshot::new(at.ts, TxnId(0), Box::new(())));
     let rows = Arc::new(SomeRows { parts: vec![(rows.batch, units)], snapshot });
-    let (mut of, mut parts) = (Vec::new(), vec![Vec::new(); types.len()]);
-    query.eval(rows, &mut |units: &[u64], columns: &[ArrayRef]| {
-        of.extend_from_slice(units);
-        parts.iter_mut().zip(columns).for_each(|(parts, column)| parts.push(column.clone()));
-        Ok(())
-    })?;
+    let (of, columns) = lazy_units::made_of(query, rows, types)?;
     let mut order: Vec<u64> = (0..of.len() as u64).collect();
     order.sort_unstable_by_key(|at| of[*at as usize]);
     let of: Vec<u64> = order.iter().map(|at| of[*at as usize]).collect();
     assert!(of.is_sorted_by(|a, b| a < b), "of a group one row is made, or none [Q2]");
     let order = UInt64Array::from(order);
-    let columns = whole_columns(&parts, types);
     let columns = columns.iter().map(|column| take(column, &order, None));
     Ok(Made {
         rids: of.iter().map(|unit| first[*unit as usize]).collect(),
