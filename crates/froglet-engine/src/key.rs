@@ -337,6 +337,20 @@ pub fn whole_parts(key: &[u8], parts: &[(KeyPart, ColumnType)]) -> Vec<(Value, u
     found
 }
 
+/// The integer of a type of which a key begins with a part, and the bytes of that; none, if it is no value. `key` may be a
+/// bound that ends within the part: the first integer that is not below it.
+pub fn integer_at(key: &[u8], (part, ty): &(KeyPart, ColumnType)) -> Option<(i64, usize)> {
+    let body = key.strip_prefix(&[VALUE])?;
+    let mut whole = vec![0; ty.width()];
+    let length = body.len().min(whole.len());
+    whole[..length].copy_from_slice(&body[..length]);
+    if part.descending {
+        whole.iter_mut().for_each(|byte| *byte = !*byte);
+    }
+    let value = decode_body(&whole, *ty)?.as_integer()?;
+    Some((value, 1 + length))
+}
+
 /// Where a part ends that begins at `at`; `None` if it is not whole.
 fn part_end(key: &[u8], at: usize, (part, ty): &(KeyPart, ColumnType)) -> Option<usize> {
     let body = at + 1;

@@ -19,6 +19,8 @@ pub enum BuildOf {
     Constraint(u32),
     /// That a column is not NULL.
     NotNull(ColumnId),
+    /// That something can be made of each row, under a number of its own.
+    Made(u32),
 }
 
 /// How a build has ended.

@@ -104,6 +104,16 @@ impl ColumnType {
         matches!(self, ColumnType::Text | ColumnType::Bytes | ColumnType::Numeric)
     }
 
+    /// The least and the greatest, if its values are integers.
+    pub fn integers(self) -> Option<(i64, i64)> {
+        match self {
+            ColumnType::Int16 => Some((i16::MIN.into(), i16::MAX.into())),
+            ColumnType::Int32 => Some((i32::MIN.into(), i32::MAX.into())),
+            ColumnType::Int64 => Some((i64::MIN, i64::MAX)),
+            _ => None,
+        }
+    }
+
     /// The Arrow type of this column in a batch.
     pub fn arrow(self) -> DataType {
         match self {

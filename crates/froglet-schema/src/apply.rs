@@ -90,7 +90,7 @@ impl Catalog {
             self.fill_own_columns(txn, &mut scope, &query.tables()).await?;
             return match query {
                 TableQuery::Lazy { query, verify, recipe, fallback } => {
-                    self.verify_lazy(txn, &mut scope, &query, verify).await?;
+                    self.verify_lazy(txn, &mut scope, &query, verify, &recipe).await?;
                     let made = self.make_lazily(txn, &scope, table, query, recipe).await?;
                     if let (Some(id), Some(fallback)) = (made.object, fallback) {
                         self.set_fallback(txn, &scope, id, fallback)?;
@@ -355,8 +355,12 @@ impl Catalog {
         locked: crate::store::Locked,
         mut edited: Edited,
     ) -> Result<(), SchemaError> {
+        if self.computes_in_cluster(txn, &base.def, &edited) {
+            return self.compute_in_cluster(txn, scope, (base, before), edited).await;
+        }
         self.check_in_cluster(txn, &base.def, &mut edited)?;
-        self.prepare_lazy(txn, &base.def, &mut edited, scope.limits)?;
+        let looked_at = self.verify_moved(txn, scope, &base.def, &edited).await?;
+        self.prepare_lazy(txn, &base.def, &mut edited, looked_at, scope.limits)?;
         self.prepare_lazy_columns(txn, scope, before, &mut edited).await?;
         self.label_columns(txn, scope, &mut edited.def).await?;
         self.hold_drawn(txn, scope, Some(&base.def), &edited.def).await?;

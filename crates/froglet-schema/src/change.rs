@@ -65,6 +65,11 @@ pub trait RowQuery: Send + Sync {
     }
     /// The column of the table that a column of what it makes is, if it is just that.
     fn plain(&self, output: usize) -> Option<ColumnId>;
+    /// The column of the table that a column of what it makes is, maybe in another type: equal values are equal there,
+    /// different ones different, and NULL is NULL.
+    fn converted(&self, output: usize) -> Option<ColumnId> {
+        self.plain(output)
+    }
     /// The column of the table of its one lookup that a column of what it makes is, if it is just that.
     fn looked_up(&self, _output: usize) -> Option<ColumnId> {
         None
@@ -296,8 +301,17 @@ pub enum Fill {
 pub struct LazyFill {
     /// What the transform can be compiled of after a restart.
     pub recipe: String,
-    /// It is run over every row before the commit: it may fail for some, or give NULL where that must not be.
-    pub verify: bool,
+    /// It may fail for some row.
+    pub may_fail: bool,
+    /// Where it gives NULL, that must not be.
+    pub not_null: bool,
+}
+
+impl LazyFill {
+    /// Whether it is run over every row before the commit.
+    pub fn is_verified(&self) -> bool {
+        self.may_fail || self.not_null
+    }
 }
 
 /// A column to be made.

@@ -304,6 +304,10 @@ impl Check for Renumbered {
     fn violation(&self, row: &[Value]) -> SchemaError {
         self.check.violation(row)
     }
+
+    fn recipe(&self) -> Option<&str> {
+        self.check.recipe()
+    }
 }
 
 /// ALTER COLUMN TYPE: new column ids in the old ones' places; indexes over them are built anew, when all are filled.

@@ -26,6 +26,7 @@
 pub(crate) mod moved;
 pub(crate) mod moved_query;
 mod moved_table;
+pub(crate) mod rewritten;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,9 +41,11 @@ use froglet_engine::{
 use serde::{Deserialize, Serialize};
 
 use crate::background::Background;
+use crate::change::RowQuery;
 use crate::course::{Begun, Course, ended};
 use crate::def::{ObjectId, TableDef};
 use crate::error::SchemaError;
+use crate::lazy::rewritten::Computed;
 use crate::lazy_rows::LazyRows;
 use crate::status::{Detection, MigrationStatus};
 
@@ -54,8 +57,12 @@ pub const NO_WAY: &str = "no index begins with a column of the key that its rows
 pub struct LazyDef {
     /// How it was begun.
     pub begun: Begun,
-    /// What the query can be compiled of again; of a move nothing, as that makes every row what it is.
+    /// What the query can be compiled of again; of a move nothing, as that makes every row what it is, but for what is
+    /// computed.
     pub recipe: String,
+    /// Of a move: columns that are computed, in order.
+    #[serde(default)]
+    pub computed: Vec<Computed>,
     /// The source, as it was.
     pub source: Box<TableDef>,
     /// The tables whose rows go with the source's, as they were.
@@ -81,6 +88,11 @@ impl LazyDef {
     /// Whether it makes the rows of a table of those that the table has had elsewhere.
     pub fn is_move_of(&self, table: ObjectId) -> bool {
         self.source.id == table
+    }
+
+    /// Whether it computes what another does, and then more, of the same rows.
+    pub fn goes_on_from(&self, earlier: &LazyDef) -> bool {
+        self.source.space == earlier.source.space && self.computed.starts_with(&earlier.computed)
     }
 
     /// All tables that are read.
@@ -144,6 +156,10 @@ pub(crate) trait LazyMigration: Background {
         target: Arc<dyn Table>,
         blocks: u32,
     ) -> Result<(), SchemaError>;
+    /// The table that it moves, and what becomes of each row, if that is made of nothing else.
+    fn moved_rows(&self) -> Option<(LazySource, Arc<dyn RowQuery>)> {
+        None
+    }
     /// Blocks of the first source.
     fn source_blocks(&self) -> u32;
     /// Whether it is committed.

@@ -94,7 +94,7 @@ impl Catalog {
         before: &TableVersion,
         def: &mut TableDef,
         (target, transform, not_null): (ColumnId, Arc<dyn Transform>, bool),
-        LazyFill { recipe, verify }: LazyFill,
+        lazily: LazyFill,
     ) -> Result<(), SchemaError> {
         let makers = local(txn).map(|own| &own.changes.makers);
         let is_made = makers.is_some_and(|makers| makers.contains_key(&def.id));
@@ -103,7 +103,7 @@ impl Catalog {
         let (ty, name) = (column.ty, column.name.clone());
         let since = txn.savepoint();
         self.complete_lost(txn, scope, before, def, transform.inputs()).await?;
-        if verify {
+        if lazily.is_verified() {
             let layout = before.def.layout();
             let type_of = |id: &ColumnId| Some(layout.columns[layout.position(*id)?].ty);
             let check = Computes {
@@ -121,7 +121,7 @@ impl Catalog {
         (source.lazy, source.lazy_columns) = (None, Vec::new());
         let lazy = LazyColumnDef {
             begun: self.begin_lazy(scope.options),
-            recipe,
+            recipe: lazily.recipe,
             target,
             ty,
             filled: ColumnId(self.next_id()?),

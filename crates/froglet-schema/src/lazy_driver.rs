@@ -34,6 +34,7 @@ use crate::edit::{Edited, Work};
 use crate::error::SchemaError;
 use crate::lazy::moved::{LazyMoved, Siblings};
 use crate::lazy::moved_query::NOT_MOVED;
+use crate::lazy::rewritten::Rewritten;
 use crate::lazy::{LazyDef, LazyMigration, LazySource};
 use crate::lazy_pairs::LazyPairs;
 use crate::lazy_rows::LazyRows;
@@ -147,6 +148,7 @@ impl Catalog {
         def.lazy = Some(Box::new(LazyDef {
             begun: self.begin_lazy(scope.options),
             recipe,
+            computed: Vec::new(),
             source,
             lookups: defs,
             outputs: def.columns.iter().map(|column| column.id).collect(),
@@ -209,13 +211,14 @@ impl Catalog {
     }
 
     /// Before a change of a table whose rows are being made lazily: what the change needs of the data. Of
-    /// its own transaction's table it is known to hold, or refused; of one that others have, all rows
+    /// its own transaction's table it is known to hold, was looked at, or is refused; of one that others have, all rows
     /// are made first.
     pub(crate) fn prepare_lazy(
         &self,
         txn: &Transaction,
         base: &TableDef,
         edited: &mut Edited,
+        looked_at: bool,
         limits: &Limits,
     ) -> Result<(), SchemaError> {
         let Some(lazy) = self.lazy_of(base) else { return Ok(()) };
@@ -227,7 +230,7 @@ impl Catalog {
             return Ok(());
         }
         debug_assert_eq!(lazy.course().owner, txn.id(), "nobody else has it");
-        implied(&*lazy, base, edited).inspect_err(|_| lazy.state().outgrow())?;
+        implied(&*lazy, base, edited, looked_at).inspect_err(|_| lazy.state().outgrow())?;
         // Writers who follow are asked nevertheless.
         edited.work.retain(|work| matches!(work, Work::KeptForeignKey(_)));
         Ok(())
@@ -301,7 +304,11 @@ impl Catalog {
         for lazy in self.lazies_of(owner) {
             let table = after.tables.get(&lazy.course().table);
             let Some(table) = table.filter(|table| lazy.state().is_of(Some(&table.def))) else {
-                self.abort_lazy(&*lazy);
+                let later = table.and_then(|table| table.def.lazy.as_ref());
+                match later.is_some_and(|later| later.goes_on_from(&lazy.state().def)) {
+                    true => self.forget_lazy(&*lazy),
+                    false => self.abort_lazy(&*lazy),
+                }
                 continue;
             };
             let target = self.engine().open(table.def.space, Arc::new(table.def.layout()));
@@ -525,7 +532,11 @@ impl Catalog {
             sources.push(LazySource { table: table.clone(), seen: table, made_by });
         }
         let query = match def.is_move_of(target.id) {
-            true => Whole::of(&def.source),
+            true if def.computed.is_empty() => Whole::of(&def.source),
+            true => {
+                let query = Rewritten::compile(&def.source, &def.computed, recompile)?;
+                LazyQuery::Rows(target.id, Arc::new(query))
+            }
             false => recompile.query(&def.recipe, with_sources)?,
         };
         if !query.tables().into_iter().eq(def.sources().map(|source| source.id)) {

@@ -18,7 +18,7 @@ use froglet_txn::Transaction;
 use crate::apply::Scope;
 use crate::catalog::Catalog;
 use crate::change::{Check, LazyQuery, LazyVerify, RowQuery};
-use crate::def::{ForeignKeyDef, ObjectId, TableDef};
+use crate::def::{ColumnDef, ForeignKeyDef, ObjectId, TableDef};
 use crate::edit::{Demand, Edited, Work};
 use crate::error::SchemaError;
 use crate::lazy::LazyMigration;
@@ -33,13 +33,19 @@ impl Catalog {
         scope: &mut Scope<'_>,
         query: &LazyQuery,
         verify: LazyVerify,
+        recipe: &str,
     ) -> Result<(), SchemaError> {
         let mut checks: Vec<(ObjectId, Arc<dyn Check>)> = Vec::new();
         let is_in_cluster = |id| scope.table(id).is_ok_and(|t| t.def.space.home() == Home::Cluster);
         if verify != LazyVerify::Nothing && query.tables().into_iter().any(is_in_cluster) {
-            return Err(not_lazily(
-                "In a cluster no row is looked at before, and it may fail for some",
-            ));
+            return match query {
+                LazyQuery::Rows(source, query) if query.lookups().is_empty() => {
+                    self.verify_query_online(txn, scope, *source, query, recipe).await
+                }
+                _ => Err(not_lazily(
+                    "In a cluster nothing is looked at before of several rows or tables, and it may fail for some",
+                )),
+            };
         }
         match (verify, query) {
             (LazyVerify::Nothing, _) => {}
@@ -149,6 +155,11 @@ impl KeysFit {
         (!keys.is_empty()).then_some(KeysFit { home, columns, types, keys })
     }
 
+    /// Of its inputs.
+    pub fn types(&self) -> &[ColumnType] {
+        &self.types
+    }
+
     fn look(&self, row: &[Value]) -> Result<(), SchemaError> {
         // Encoded they may be twice as long, and a little more.
         let bytes: usize = row.iter().map(Value::heap_bytes).sum();
@@ -226,34 +237,47 @@ fn has_one_null(lazy: &dyn LazyMigration, sources: &[&TableDef], columns: &[Colu
     })
 }
 
-/// Whether what an edit needs of the rows of a table that is made lazily is known of the source [D2].
+/// Columns of a table that is made lazily which an edit says are not NULL, and of which that is not known.
+pub(crate) fn may_be_null<'a>(
+    lazy: &dyn LazyMigration,
+    base: &TableDef,
+    edited: &'a Edited,
+) -> Vec<&'a ColumnDef> {
+    let was = |id| base.column_by_id(id).is_some_and(|column| column.not_null);
+    let new = edited.def.columns.iter().filter(|c| c.not_null && !was(c.id));
+    new.filter(|column| !is_not_null(lazy, column.id)).collect()
+}
+
+/// Whether a column of a table that is made lazily is not NULL, as it is one of a source.
+fn is_not_null(lazy: &dyn LazyMigration, id: ColumnId) -> bool {
+    let source = |at| lazy.state().def.sources().nth(at);
+    let of = lazy.origin(id).and_then(|(at, id)| source(at)?.column_by_id(id));
+    of.is_some_and(|column| column.not_null)
+}
+
+/// Whether what an edit needs of the rows of a table that is made lazily is known of the source [D2], but for what was
+/// looked at.
 pub(crate) fn implied(
     lazy: &dyn LazyMigration,
     base: &TableDef,
     edited: &Edited,
+    looked_at: bool,
 ) -> Result<(), SchemaError> {
     let sources: Vec<&TableDef> = lazy.state().def.sources().collect();
-    let is_not_null = |id: ColumnId| {
-        let of = lazy.origin(id).and_then(|(at, id)| sources[at].column_by_id(id));
-        of.is_some_and(|column| column.not_null)
-    };
-    let was = |id| base.column_by_id(id).is_some_and(|column| column.not_null);
-    let new = edited.def.columns.iter().filter(|c| c.not_null && !was(c.id));
-    let new: Vec<_> = new.collect();
-    if let Some(column) = new.iter().find(|column| !is_not_null(column.id)) {
+    let is_said = |id| edited.def.column_by_id(id).is_some_and(|column| column.not_null);
+    let is_not_null = |id: ColumnId| is_not_null(lazy, id) || looked_at && is_said(id);
+    if let Some(column) = may_be_null(lazy, base, edited).first().filter(|_| !looked_at) {
         return Err(not_lazily(format!(
             "Column \"{}\" may be NULL in what the table is made of",
             column.name
         )));
     }
-    let mut verified = 0;
     for work in &edited.work {
         match work {
+            Work::Verify(_, Demand::NotNull(_)) => {}
+            Work::Verify(..) if looked_at => {}
             Work::Verify(..) => {
-                verified += 1;
-                if verified > new.len() {
-                    return Err(not_lazily("The condition has to be checked for every row"));
-                }
+                return Err(not_lazily("The condition has to be checked for every row"));
             }
             Work::KeptForeignKey(_) => {}
             Work::Fill { .. } => return Err(not_lazily("The column has to be computed")),
@@ -264,7 +288,7 @@ pub(crate) fn implied(
                 }
                 let columns: Vec<ColumnId> = index.spec.key.iter().map(|p| p.column).collect();
                 let one = TableDef { indexes: vec![index.clone()], ..edited.def.clone() };
-                if lazy.state().is_move() && KeysFit::of(&one, one.space.home()).is_some() {
+                if !looked_at && lazy.state().is_move() && KeysFit::of(&one, one.space.home()).is_some() {
                     return Err(not_lazily("Its keys may be too long for a table on disk"));
                 }
                 let may_be_null = |(n, part): (usize, &KeyPart)| {

@@ -8,6 +8,8 @@
 //!
 //! R1: of each row of the target in a range, the row of the source that it is made of is in the range that
 //!     the route gives. It may give others, too.
+//! R2: a part may be an integer that the source has narrower. Its keys are in the same order there; what is beyond the
+//!     narrower type stands for its least or greatest value [R1].
 
 use std::ops::{Bound, ControlFlow};
 
@@ -23,24 +25,27 @@ pub(crate) struct Route {
     pub index: usize,
     /// The parts in common, as the target has them.
     parts: Vec<(KeyPart, ColumnType)>,
+    /// Of each its type in the source, where that is another [R2].
+    narrower: Vec<Option<ColumnType>>,
     /// They are all of both keys.
     is_exact: bool,
 }
 
 impl Route {
     /// The way from an index of the target, by the index of the source that has most of its first parts.
-    /// `plain` gives the column of the source that a column of the target is, if it is just that.
+    /// `origin` gives the column of the source that a column of the target is, if it is just that, maybe in another type.
     pub fn of(
         key: &[KeyPart],
         target: &Layout,
         source: &Layout,
-        plain: impl Fn(ColumnId) -> Option<ColumnId>,
+        origin: impl Fn(ColumnId) -> Option<ColumnId>,
     ) -> Option<Route> {
         let ty = |layout: &Layout, id| Some(layout.columns[layout.position(id)?].ty);
         let common = |other: &[KeyPart]| {
             let is_same = |(part, other): &(&KeyPart, &KeyPart)| {
-                plain(part.column) == Some(other.column)
-                    && ty(target, part.column) == ty(source, other.column)
+                let types = (ty(target, part.column), ty(source, other.column));
+                origin(part.column) == Some(other.column)
+                    && (types.0 == types.1 || is_wider(types))
                     && (part.descending, part.nulls_first) == (other.descending, other.nulls_first)
             };
             key.iter().zip(other).take_while(is_same).count()
@@ -54,17 +59,20 @@ impl Route {
             })?;
         let with_type = |part: &KeyPart| Some((*part, ty(target, part.column)?));
         let parts = key[..n].iter().map(with_type).collect::<Option<Vec<_>>>()?;
+        let there = source.indexes[index].key.iter().map(|part| ty(source, part.column));
+        let narrower = there.zip(&parts).map(|(there, (_, ty))| there.filter(|there| there != ty));
+        let narrower = narrower.collect();
         let is_exact = n == key.len() && n == source.indexes[index].key.len();
-        (n > 0).then_some(Route { index, parts, is_exact })
+        (n > 0).then_some(Route { index, parts, narrower, is_exact })
     }
 
     /// The way from each index of the target, if there is one.
     pub fn of_each(
         target: &Layout,
         source: &Layout,
-        plain: impl Fn(ColumnId) -> Option<ColumnId>,
+        origin: impl Fn(ColumnId) -> Option<ColumnId>,
     ) -> Vec<Option<Route>> {
-        let route = |index: &IndexSpec| Route::of(&index.key, target, source, &plain);
+        let route = |index: &IndexSpec| Route::of(&index.key, target, source, &origin);
         target.indexes.iter().map(route).collect()
     }
 
@@ -78,9 +86,16 @@ impl Route {
         source.key_positions(&source.indexes[self.index]).take(self.parts.len()).collect()
     }
 
-    /// The parts in common of a key, from their values.
+    /// The parts in common of a key of the target, from their values in the source.
     pub fn encode(&self, values: &[Value]) -> Vec<u8> {
-        key::encode(values, self.parts.iter().map(|(part, _)| part))
+        let mut key = Vec::new();
+        for (value, (part, ty)) in values.iter().zip(&self.parts) {
+            match value.as_integer().and_then(|value| Value::of_integer(value, *ty)) {
+                Some(value) => key::encode_part(&mut key, &value, part),
+                None => key::encode_part(&mut key, value, part),
+            }
+        }
+        key
     }
 
     /// The rows of the source of which those of the target in a range of a key are made, as a view sees them: about
@@ -114,7 +129,87 @@ impl Route {
 
     /// Where the rows of a range are [R1].
     pub fn range(&self, range: &KeyRange) -> KeyRange {
+        if self.narrower.iter().any(Option::is_some) {
+            return self.narrower_range(range);
+        }
         if self.is_exact { range.clone() } else { leading_range(range, &self.parts) }
+    }
+
+    /// The same where the source has parts narrower [R2].
+    fn narrower_range(&self, range: &KeyRange) -> KeyRange {
+        let as_it_is = |end| self.is_exact && end == End::Whole;
+        let lower = match &range.lower {
+            Bound::Unbounded => Bound::Unbounded,
+            Bound::Included(key) => Bound::Included(self.narrower_key(key).0),
+            Bound::Excluded(key) => match self.narrower_key(key) {
+                (key, end) if as_it_is(end) => Bound::Excluded(key),
+                (key, _) => Bound::Included(key),
+            },
+        };
+        let above = |key: &[u8]| key::successor(key).map_or(Bound::Unbounded, Bound::Excluded);
+        let upper = match &range.upper {
+            Bound::Unbounded => Bound::Unbounded,
+            Bound::Included(key) => match self.narrower_key(key) {
+                (key, end) if as_it_is(end) => Bound::Included(key),
+                (key, _) => above(&key),
+            },
+            Bound::Excluded(key) => match self.narrower_key(key) {
+                (key, End::Whole) => Bound::Excluded(key),
+                (key, End::Cut | End::Beyond) => above(&key),
+            },
+        };
+        KeyRange { lower, upper }
+    }
+
+    /// The parts in common of a bound, which may end within a part, as the source has them.
+    fn narrower_key(&self, bound: &[u8]) -> (Vec<u8>, End) {
+        let (mut key, mut rest) = (Vec::with_capacity(bound.len()), bound);
+        for (part, narrower) in self.parts.iter().zip(&self.narrower) {
+            if rest.is_empty() {
+                break;
+            }
+            let Some(narrower) = narrower else {
+                let whole = key::leading(rest, std::slice::from_ref(part));
+                key.extend_from_slice(whole);
+                rest = &rest[whole.len()..];
+                continue;
+            };
+            let Some((value, length)) = key::integer_at(rest, part) else {
+                // NULL, or the end of all values.
+                key.push(rest[0]);
+                rest = &rest[1..];
+                continue;
+            };
+            rest = &rest[length..];
+            let (least, most) = narrower.integers().expect("it is one of integers");
+            let there = Value::of_integer(value.clamp(least, most), *narrower);
+            let there = there.expect("it is in its range");
+            key::encode_part(&mut key, &there, &part.0);
+            if !(least..=most).contains(&value) {
+                return (key, End::Beyond);
+            }
+        }
+        (key, if rest.is_empty() { End::Whole } else { End::Cut })
+    }
+}
+
+/// What of a bound the source's has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// All of it.
+    Whole,
+    /// Its first parts.
+    Cut,
+    /// Up to a part for which the greatest or least value stands [R2].
+    Beyond,
+}
+
+/// Whether the first type has all integers of the other, and more.
+fn is_wider(types: (Option<ColumnType>, Option<ColumnType>)) -> bool {
+    let integers = |ty: Option<ColumnType>| ty.and_then(ColumnType::integers);
+    match (integers(types.0), integers(types.1)) {
+        (Some(wide), Some(narrow)) => wide.0 < narrow.0 && narrow.1 < wide.1,
+        _ => false,
     }
 }
 
@@ -192,6 +287,65 @@ mod tests {
         assert_eq!(found(&[102, 101], &[&[1, 2]]), None);
         assert_eq!(found(&[109], &[&[9]]), None);
         assert_eq!(found(&[101], &[]), None);
+    }
+
+    #[test]
+    fn a_range_of_wider_integers_has_all_of_the_narrower_ones() {
+        let part = |column, descending| KeyPart { descending, ..part(column) };
+        let ends = [i32::MIN, i32::MIN + 1, -256, -1, 0, 255, 256, i32::MAX - 1, i32::MAX];
+        let beyond = [i64::MIN, i64::from(i32::MIN) - 1, i64::from(i32::MAX) + 1, i64::MAX];
+        let wide = || ends.into_iter().map(i64::from).chain(beyond).map(Value::Int64);
+        for (descending, with_other) in [(false, false), (true, false), (false, true), (true, true)]
+        {
+            // The target's key is (bigint, text), the source's (integer, text) or (integer).
+            let mut target = layout(&[101, 102], &[]);
+            let mut source = layout(&[1, 2], &[if with_other { &[1, 2] } else { &[1] }]);
+            target.columns[0].ty = ColumnType::Int64;
+            (target.columns[1].ty, source.columns[1].ty) = (ColumnType::Text, ColumnType::Text);
+            let parts = [part(101, descending), part(102, false)];
+            source.indexes[0].key[0].descending = descending;
+            let origin = |id: ColumnId| Some(ColumnId(id.0 - 100));
+            let route = Route::of(&parts, &target, &source, origin).unwrap();
+            assert_eq!(route.is_exact, with_other);
+
+            let texts = ["", "a", "b"].map(Value::from);
+            let whole = |first: &Value, text: &Value| key::encode([first, text], &parts);
+            let rows: Vec<_> = ends
+                .into_iter()
+                .chain([i32::MIN])
+                .map(Value::Int32)
+                .chain([Value::Null])
+                .flat_map(|first| texts.iter().map(move |text| (first.clone(), text.clone())))
+                .collect();
+            let keys = wide().chain([Value::Null]).flat_map(|first| {
+                let mut keys: Vec<_> = texts.iter().map(|text| whole(&first, text)).collect();
+                keys.push(key::encode([&first], &parts));
+                keys
+            });
+            let mut bounds: Vec<Bound<Vec<u8>>> = vec![Bound::Unbounded];
+            for key in keys {
+                bounds.extend(key::successor(&key).map(Bound::Excluded));
+                bounds.extend([Bound::Included(key.clone()), Bound::Excluded(key)]);
+            }
+            for (lower, upper) in bounds.iter().flat_map(|l| bounds.iter().map(move |u| (l, u))) {
+                let range = KeyRange { lower: lower.clone(), upper: upper.clone() };
+                let there = route.range(&range);
+                for (first, text) in &rows {
+                    let made = first.as_integer().map_or(Value::Null, Value::Int64);
+                    if range.contains(&whole(&made, text)) {
+                        let of = key::encode([first, text], &source.indexes[0].key);
+                        assert!(there.contains(&of), "{range:?} {there:?} {first:?} {text:?}");
+                    }
+                }
+            }
+            // One row is looked for as one.
+            let one = route.range(&KeyRange::exactly(&whole(&Value::Int64(7), &texts[1])));
+            assert_eq!(one.one().is_some(), with_other);
+            assert_eq!(
+                route.encode(&[Value::Int32(7), texts[1].clone()])[..9],
+                whole(&Value::Int64(7), &texts[1])[..9]
+            );
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::ddl_table_as::Choice as TableChoice;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope};
 use crate::functions::SessionState;
-use crate::lazy_column::{self, Choice, From, constrained, depends_on};
+use crate::lazy_column::{self, Choice, Computation, From, constrained, depends_on};
 use crate::lazy_query::Mode;
 use crate::resolve::Names;
 use crate::settings::{Hot, Settings};
@@ -120,11 +120,13 @@ struct Action {
     mode: Option<Result<Choice, SqlError>>,
     /// A table is moved after the commit.
     moves_lazily: bool,
+    /// It is one of a cluster.
+    is_in_cluster: bool,
 }
 
 impl Action {
     fn new(text: String, kind: Kind) -> Action {
-        Action { text, kind, mode: None, moves_lazily: false }
+        Action { text, kind, mode: None, moves_lazily: false, is_in_cluster: false }
     }
 
     fn is_lazy(&self) -> bool {
@@ -134,7 +136,7 @@ impl Action {
     /// How long its statement takes.
     fn seconds(&self, rows: u64) -> f64 {
         match &self.mode {
-            Some(Ok(Choice::Lazy(lazily, _))) if lazily.verify => Kind::Verify.seconds(rows),
+            Some(Ok(Choice::Lazy(lazily, _))) if lazily.is_verified() => Kind::Verify.seconds(rows),
             _ if self.is_lazy() => 0.0,
             _ => self.kind.seconds(rows),
         }
@@ -144,9 +146,10 @@ impl Action {
         let mut lines = vec![format!("  ->  {}  (kind={})", self.text, self.kind.as_str())];
         if self.is_lazy() {
             let time = shown_time(self.kind.seconds(rows));
-            let (touched, tracker) = match self.moves_lazily {
-                true => ("touched", "a bitmap, two bits a row"),
-                false => ("written", "a hidden column, nine bits a row"),
+            let (touched, tracker) = match (self.is_in_cluster, self.moves_lazily) {
+                (true, _) => ("written", "the rows that are left where they were"),
+                (false, true) => ("touched", "a bitmap, two bits a row"),
+                (false, false) => ("written", "a hidden column, nine bits a row"),
             };
             lines.push(format!(
                 "        Work: after the commit, when rows are {touched} and in the background, about {time}"
@@ -164,7 +167,7 @@ impl Action {
             }
         }
         if let Some(Ok(Choice::Lazy(lazily, _))) = &self.mode
-            && lazily.verify
+            && lazily.is_verified()
         {
             lines.push("        Verify: before the commit, it is run over every row".to_owned());
         }
@@ -344,7 +347,7 @@ fn add_column(
             let from = From::Expression(expr);
             let computed = lazy_column::computation(session, from, &table.def, column)?;
             let computed = computed.but_for(constrained(&plan.constraints));
-            mode = Some(Choice::of(wanted, &computed, &column.name));
+            mode = Some(choice(table, wanted, &computed, &column.name));
             Kind::Column
         }
         Source::Default(expr) => {
@@ -354,11 +357,30 @@ fn add_column(
             if compiled.volatile() { Kind::Column } else { Kind::Metadata }
         }
     };
-    let mut actions = vec![Action { mode, ..Action::new(operation.to_string(), kind) }];
+    let is_in_cluster = is_in_cluster(table);
+    let action = Action::new(operation.to_string(), kind);
+    let mut actions = vec![Action { mode, is_in_cluster, ..action }];
     for constraint in &plan.constraints {
         actions.push(Action::new(format!("ADD {constraint}"), constraint_kind(constraint)));
     }
     Ok(actions)
+}
+
+fn is_in_cluster(table: &TableVersion) -> bool {
+    table.def.space.home() == Home::Cluster
+}
+
+/// When a column is computed.
+fn choice(
+    table: &TableVersion,
+    wanted: Mode,
+    computed: &Computation,
+    column: &str,
+) -> Result<Choice, SqlError> {
+    match is_in_cluster(table) {
+        true => Choice::in_cluster(wanted, computed, column),
+        false => Choice::of(wanted, computed, column),
+    }
 }
 
 fn alter_type(
@@ -384,9 +406,12 @@ fn alter_type(
     let from = using.map_or(From::Column(def.id), From::Expression);
     let computed = lazy_column::computation(session, from, &table.def, &new)?;
     let computed = computed.but_for(depends_on(&table.def, def.id));
-    let mode = Some(Choice::of(wanted, &computed, column));
-    let mut actions = vec![Action { mode, ..Action::new(operation.to_string(), Kind::Column) }];
-    for index in &table.def.indexes {
+    let mode = Some(choice(table, wanted, &computed, column));
+    let is_in_cluster = is_in_cluster(table);
+    let action = Action::new(operation.to_string(), Kind::Column);
+    let mut actions = vec![Action { mode, is_in_cluster, ..action }];
+    // Rows that move are entered into all indexes.
+    for index in table.def.indexes.iter().filter(|_| !is_in_cluster) {
         if index.spec.key.iter().any(|part| part.column == def.id) {
             actions.push(Action::new(format!("rebuild index {}", index.name), Kind::Index));
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use datafusion::sql::sqlparser::ast::{Expr, Ident, TableConstraint};
-use froglet_engine::{ColumnId, ColumnType, SqlState};
+use froglet_engine::{ColumnId, ColumnType, Home, SqlState};
 use froglet_schema::plain::EnumDef;
 use froglet_schema::{CatalogVersion, IndexDef, LazyFill, NewColumn, SqlType, TableDef, Transform};
 use serde::{Deserialize, Serialize};
@@ -49,17 +49,23 @@ struct Recipe<'a> {
 /// What computes a column, and how that can be done lazily.
 pub(crate) struct Computation {
     pub(crate) transform: Arc<dyn Transform>,
-    /// Or why it cannot.
-    pub(crate) lazily: Result<LazyFill, &'static str>,
+    /// How it is computed later, or why it cannot be.
+    later: Result<LazyFill, &'static str>,
+    /// Something else of the column is to be looked at, or made, for every row.
+    besides: Option<&'static str>,
+    /// It converts a column that is not NULL.
+    is_never_null: bool,
 }
 
 impl Computation {
     /// Why it is not lazy: something else of the column is to be looked at, or made, for every row.
-    pub(crate) fn but_for(mut self, why: Option<&'static str>) -> Computation {
-        if let Some(why) = why {
-            self.lazily = Err(why);
-        }
-        self
+    pub(crate) fn but_for(self, besides: Option<&'static str>) -> Computation {
+        Computation { besides, ..self }
+    }
+
+    /// How it is computed lazily, in the rows that are there.
+    fn lazily(&self) -> Result<LazyFill, &'static str> {
+        self.besides.map_or_else(|| self.later.clone(), Err)
     }
 }
 
@@ -90,10 +96,10 @@ impl Choice {
         computation: &Computation,
         column: &str,
     ) -> Result<Choice, SqlError> {
-        match (mode, computation.lazily.clone()) {
+        match (mode, computation.lazily()) {
             (Mode::Eager, _) => Ok(Choice::Eager("froglet.migration is eager")),
             (Mode::Auto, Err(why)) => Ok(Choice::Eager(why)),
-            (Mode::Auto, Ok(lazily)) if lazily.verify => {
+            (Mode::Auto, Ok(lazily)) if lazily.is_verified() => {
                 Ok(Choice::Eager("every row is looked at: it may fail for some, or be NULL"))
             }
             (Mode::Auto, Ok(lazily)) => Ok(Choice::Lazy(lazily, "nothing is to be verified")),
@@ -103,6 +109,29 @@ impl Choice {
             (Mode::Lazy | Mode::Hybrid, Err(why)) => {
                 let message = format!("column \"{column}\" cannot be computed lazily");
                 Err(refused(message, why).hint("Set froglet.migration to auto or eager."))
+            }
+        }
+    }
+
+    /// The same in a cluster, where rows move to where they have it.
+    pub(crate) fn in_cluster(
+        mode: Mode,
+        computation: &Computation,
+        column: &str,
+    ) -> Result<Choice, SqlError> {
+        let later = match mode {
+            Mode::Eager => Err("rows are moved after the commit, and froglet.migration is eager"),
+            Mode::Auto | Mode::Lazy | Mode::Hybrid => computation.later.clone(),
+        };
+        match later {
+            Ok(lazily) => {
+                let not_null = lazily.not_null && !computation.is_never_null;
+                let lazily = LazyFill { not_null, ..lazily };
+                Ok(Choice::Lazy(lazily, "in a cluster rows move to where they have it"))
+            }
+            Err(why) => {
+                let message = format!("column \"{column}\" cannot be computed in a cluster");
+                Err(refused(message, why))
             }
         }
     }
@@ -127,6 +156,9 @@ impl Ddl<'_> {
         let name = &column.name;
         // Writers who follow to rows that are made know nothing of the column.
         let choice = match self.catalog.latest().tables.get(&table.id) {
+            Some(_) if table.space.home() == Home::Cluster => {
+                Choice::in_cluster(self.migration, &computation, name)?
+            }
             Some(known) if known.def.space == table.space => {
                 Choice::of(self.migration, &computation, name)?
             }
@@ -195,13 +227,17 @@ fn compiled(
             )
         }
     };
-    let lazily = match why_not {
+    let later = match why_not {
         Some(why) => Err(why),
         None => recipe()
             .ok_or("its expression cannot be written down for a restart")
-            .map(|recipe| LazyFill { recipe, verify: may_fail || column.not_null }),
+            .map(|recipe| LazyFill { recipe, may_fail, not_null: column.not_null }),
     };
-    Ok(Computation { transform, lazily })
+    let is_never_null = match from {
+        From::Expression(_) => false,
+        From::Column(id) => table.column_by_id(id).is_some_and(|column| column.not_null),
+    };
+    Ok(Computation { transform, later, besides: None, is_never_null })
 }
 
 /// None of what is nothing in a catalog of its own (`names/closed.rs`, C1).

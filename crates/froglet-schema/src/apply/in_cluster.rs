@@ -4,13 +4,14 @@
 //! under the version before it. Indexes are built by the engine, which sees to it that the entries of such writers are
 //! there.
 
+mod computed;
+mod row_checks;
+
 use std::sync::Arc;
 
-use arrow_array::{Array, BooleanArray, RecordBatch};
-use froglet_engine::batch::batch_of;
 use froglet_engine::online::NoNull;
 use froglet_engine::{
-    BuildOf, Built, ColumnType, EngineError, Home, IndexId, KeyPart, OnlineBuild, OnlineCheck, Row,
+    BuildOf, Built, ColumnId, EngineError, Home, IndexId, KeyPart, OnlineBuild, OnlineCheck,
     RowCheck, RowKey, SqlState, Table, Value, Within,
 };
 use froglet_txn::Transaction;
@@ -26,6 +27,7 @@ use crate::rows::types_of;
 use crate::step::{positions, show};
 
 use super::Scope;
+use row_checks::{CheckRecipe, Condition};
 
 fn unsupported(what: &str) -> SchemaError {
     let message = format!("{what} is not supported for tables in a cluster");
@@ -61,7 +63,8 @@ pub(super) fn check_made(table: &NewTable, query: &TableQuery) -> Result<(), Sch
 pub(crate) fn check_closed(own: &Local, lazy: &dyn LazyMigration) -> Result<(), SchemaError> {
     let def = &lazy.state().def;
     let is_dropped = |source: &&TableDef| matches!(own.changes.objects.get(&source.id), Some(None));
-    if let Some(stays) = def.sources().find(|source| !is_dropped(source)) {
+    let stays = |source: &&TableDef| !is_dropped(source) && !lazy.state().is_move();
+    if let Some(stays) = def.sources().find(stays) {
         let (name, made) = (&stays.name, &lazy.course().table_name);
         let message = format!("table \"{made}\" cannot be made lazily of \"{name}\", which stays");
         return Err(SchemaError::refused(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(
@@ -93,15 +96,18 @@ fn check(def: &TableDef) -> Result<(), SchemaError> {
 }
 
 /// Whose rows a table's can be with (SLSM, section 4.2): those that they are made of, if their whole row key is what the
-/// table's begins with.
-fn host_of(def: &TableDef, lazy: &dyn LazyMigration) -> Option<Within> {
-    let source = &lazy.state().def.source;
+/// table's begins with. `origin` gives the column of the source that one of the table is, if it is just that.
+fn host_of(
+    def: &TableDef,
+    source: &TableDef,
+    origin: &dyn Fn(ColumnId) -> Option<ColumnId>,
+) -> Option<Within> {
     let host = source.row_key.filter(|row_key| row_key.within.is_none())?;
     let host = &source.index_by_id(host.index)?.spec.key;
     let own = &def.primary_key()?.spec.key;
     let ty = |def: &TableDef, id| def.column_by_id(id).map(|column| column.ty);
     let is_same = |(own, host): (&KeyPart, &KeyPart)| {
-        lazy.origin(own.column) == Some((0, host.column))
+        origin(own.column) == Some(host.column)
             && ty(def, own.column) == ty(source, host.column)
             && (own.descending, own.nulls_first) == (host.descending, host.nulls_first)
     };
@@ -117,40 +123,7 @@ async fn until_built(building: OnlineBuild, scope: &Scope<'_>) -> Result<Built, 
     }
 }
 
-type Eval = dyn Fn(&RecordBatch) -> Result<BooleanArray, SchemaError> + Send + Sync;
-
-/// A condition on rows of columns of these types.
-struct Condition {
-    types: Vec<ColumnType>,
-    eval: Box<Eval>,
-}
-
-impl RowCheck for Condition {
-    fn first_violated(&self, rows: &[Row]) -> Result<Option<usize>, EngineError> {
-        let flags = (self.eval)(&batch_of(&self.types, rows)).map_err(|error| as_engine(&error))?;
-        Ok(flags.iter().position(|flag| flag == Some(false)))
-    }
-}
-
 impl Catalog {
-    /// A condition that another server verifies, of its recipe.
-    pub fn row_check(&self, recipe: &[u8]) -> Result<Arc<dyn RowCheck>, EngineError> {
-        let broken = |what: &str| EngineError::Refused {
-            state: SqlState::DATA_CORRUPTED,
-            message: format!("a condition cannot be read: {what}"),
-        };
-        let recipe = std::str::from_utf8(recipe).map_err(|error| broken(&error.to_string()))?;
-        let recompile =
-            self.recompile.get().ok_or_else(|| broken("the database is not open yet"))?;
-        let (transform, types) = recompile.check(recipe).map_err(|error| as_engine(&error))?;
-        let eval = Box::new(move |batch: &RecordBatch| {
-            let flags = transform.eval(batch)?;
-            let flags = flags.as_any().downcast_ref::<BooleanArray>().cloned();
-            Ok(flags.unwrap_or_else(|| BooleanArray::new_null(batch.num_rows())))
-        });
-        Ok(Arc::new(Condition { types, eval }))
-    }
-
     /// Before a commit: what is built for indexes and constraints that the transaction has dropped again is given up.
     pub(crate) fn retain_builds(&self, txn: &mut Transaction) {
         if !self.engine().is_shared() {
@@ -158,14 +131,21 @@ impl Catalog {
         }
         let Some(own) = local(txn) else { return };
         let changed = own.changes.objects.values().flatten().filter_map(|changed| changed.table());
-        let tables: Vec<TableDef> = changed.map(|table| table.def.clone()).collect();
+        let there = |table: &TableDef| match &table.lazy {
+            // What was built where its rows are is needed until they have moved.
+            Some(lazy) if lazy.is_move_of(table.id) => (*lazy.source).clone(),
+            _ => table.clone(),
+        };
+        let tables: Vec<TableDef> = changed.map(|table| there(&table.def)).collect();
+        let lazies: Vec<_> = own.changes.lazies.values().cloned().collect();
         txn.part().retain_builds(&|space, of| {
             let mut tables = tables.iter().filter(|table| table.space == space);
-            tables.any(|table| match of {
-                BuildOf::Index(id) => table.index_by_id(id).is_some(),
-                BuildOf::Constraint(id) => Demand::Constraint(id).is_in(table),
-                BuildOf::NotNull(id) => Demand::NotNull(id).is_in(table),
-            })
+            match of {
+                BuildOf::Index(id) => tables.any(|table| table.index_by_id(id).is_some()),
+                BuildOf::Constraint(id) => tables.any(|t| Demand::Constraint(id).is_in(t)),
+                BuildOf::NotNull(id) => tables.any(|t| Demand::NotNull(id).is_in(t)),
+                BuildOf::Made(_) => lazies.iter().any(|lazy| lazy.state().reads(space)),
+            }
         });
     }
 
@@ -182,17 +162,16 @@ impl Catalog {
         if let Some(lazy) = self.lazy_of(before).filter(|lazy| !lazy.is_live()) {
             // It has no rows yet.
             place_rows(&mut edited.def)?;
-            let within = lazy.state().def.colocates.then(|| host_of(&edited.def, &*lazy)).flatten();
+            let origin = |id| lazy.origin(id).filter(|(input, _)| *input == 0).map(|(_, id)| id);
+            let host = || host_of(&edited.def, &lazy.state().def.source, &origin);
+            let within = lazy.state().def.colocates.then(host).flatten();
             if let (Some(row_key), Some(within)) = (&mut edited.def.row_key, within) {
                 self.engine().place_within(edited.def.space, within.space)?;
                 row_key.within = Some(within);
             }
             return Ok(());
         }
-        let known = self.latest();
-        let is_own = known.tables.get(&before.id).is_none_or(|t| t.def.space != before.space);
-        if is_own && txn.rows_written(before.space).is_empty() {
-            // Nobody has written a row of it, and nobody else can.
+        if self.is_empty_own(txn, before) {
             edited.work.clear();
             return place_rows(&mut edited.def);
         }
@@ -205,6 +184,13 @@ impl Catalog {
             return Err(unsupported("dropping the primary key that a table was made with"));
         }
         check(&edited.def)
+    }
+
+    /// Whether nobody has written a row of a table, and nobody else can.
+    fn is_empty_own(&self, txn: &Transaction, table: &TableDef) -> bool {
+        let known = self.latest();
+        let is_own = known.tables.get(&table.id).is_none_or(|t| t.def.space != table.space);
+        is_own && txn.rows_written(table.space).is_empty()
     }
 
     /// Whether something can be done with the rows while others write them.
@@ -226,10 +212,8 @@ impl Catalog {
             }
             Work::Index(_) | Work::Verify(_, Demand::Constraint(_) | Demand::NotNull(_)) => {}
             Work::Fill { .. } | Work::Verify(_, Demand::Change) => {
-                let what = "a change that computes values of rows that are there";
-                return Err(unsupported(what).with_detail(
-                    "Of a table that the same transaction has made, it is possible as long as that has no rows.",
-                ));
+                let what = "computing a column of rows that the same transaction has made";
+                return Err(unsupported(what));
             }
             Work::ForeignKey(_) | Work::KeptForeignKey(_) => {
                 return Err(unsupported("FOREIGN KEY"));
@@ -259,7 +243,7 @@ impl Catalog {
                 self.verify_online(txn, scope, (rows, check, demand)).await
             }
             Work::Fill { .. } | Work::ForeignKey(_) | Work::KeptForeignKey(_) => {
-                unreachable!("refused before")
+                unreachable!("done elsewhere, or refused before")
             }
         }
     }
@@ -281,10 +265,9 @@ impl Catalog {
         let (condition, recipe): (Arc<dyn RowCheck>, _) = match demand {
             Demand::NotNull(_) => (Arc::new(NoNull), None),
             _ => {
-                let recipe = check.recipe().map(|recipe| recipe.as_bytes().to_vec());
-                let check = Arc::clone(&check);
-                let eval = Box::new(move |batch: &RecordBatch| check.eval(batch));
-                (Arc::new(Condition { types, eval }), recipe)
+                let recipe = check.recipe().expect("looked at before").to_owned();
+                let recipe = CheckRecipe::Condition(recipe).bytes();
+                (Arc::new(Condition::of_check(types, Arc::clone(&check))), Some(recipe))
             }
         };
         let nulls = vec![Value::Null; check.inputs().len()];

@@ -173,6 +173,7 @@ impl Catalog {
         let lazily = LazyDef {
             begun: self.begin_lazy(scope.options),
             recipe: String::new(),
+            computed: Vec::new(),
             outputs: was.all_columns().map(|column| column.id).collect(),
             source: Box::new(was),
             lookups: Vec::new(),

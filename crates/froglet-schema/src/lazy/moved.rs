@@ -27,7 +27,7 @@ use froglet_engine::{
 use parking_lot::RwLock;
 
 use crate::background::Background;
-use crate::change::LazyQuery;
+use crate::change::{LazyQuery, RowQuery};
 use crate::course::{Course, Who};
 use crate::def::TableDef;
 use crate::error::SchemaError;
@@ -164,7 +164,8 @@ impl LazyMoved {
 
     /// The way from each index of a layout of the target.
     pub(super) fn routes(&self, layout: &Layout) -> Vec<Option<Route>> {
-        Route::of_each(layout, self.source.table.layout(), |id| self.plain(id))
+        let source = self.source.table.layout();
+        Route::of_each(layout, source, |id| self.query.converted(self.state.output(id)?, source))
     }
 
     /// The plain column of the source that a column of the target is.
@@ -513,6 +514,14 @@ impl LazyMigration for LazyMoved {
         MigrationStatus { kept_with, ..status }
     }
 
+    fn moved_rows(&self) -> Option<(LazySource, Arc<dyn RowQuery>)> {
+        let query = match &self.query {
+            MovedQuery::Rows { query, lookups } if lookups.is_empty() => query,
+            MovedQuery::Rows { .. } | MovedQuery::Groups { .. } => return None,
+        };
+        Some((self.source.clone(), query.clone()))
+    }
+
     fn source_blocks(&self) -> u32 {
         0
     }
@@ -538,10 +547,12 @@ impl LazyMigration for LazyMoved {
     }
 
     fn is_unique(&self, columns: &[ColumnId]) -> bool {
-        let of: Vec<ColumnId> = columns.iter().filter_map(|id| self.plain(*id)).collect();
+        let source = self.source.table.layout();
+        let of = |id| self.query.converted(self.state.output(id)?, source);
+        let of: Vec<ColumnId> = columns.iter().filter_map(|id| of(*id)).collect();
         match self.query.groups() {
             None => self.state.def.source.is_unique_by(&of),
-            Some(groups) => groups.is_one_by(self.source.table.layout(), &of),
+            Some(groups) => groups.is_one_by(source, &of),
         }
     }
 

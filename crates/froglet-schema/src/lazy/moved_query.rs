@@ -129,6 +129,14 @@ impl MovedQuery {
             }
         }
     }
+
+    /// The column of the source that one of what it makes is, maybe in another type ([`RowQuery::converted`]).
+    pub fn converted(&self, output: usize, layout: &Layout) -> Option<ColumnId> {
+        match self {
+            MovedQuery::Rows { query, .. } => query.converted(output),
+            MovedQuery::Groups { .. } => self.plain(output, layout),
+        }
+    }
 }
 
 /// What is made of rows one by one.

@@ -222,9 +222,10 @@ impl OnlineIndexes for ClusterTable {
         let columns: Vec<_> = columns.map(|column| (column.id, column.missing.clone())).collect();
         let wanted = Wanted::new(columns.iter().cloned());
         let written = txn.shared.buffer.lock().mutations();
-        let rows = read_all(&wanted, Rows::at(&self.place).cells_in(&written))?;
-        if check.first_violated(&rows)?.is_some() {
-            return Err(violated);
+        let mut rows = read_all(&wanted, Rows::at(&self.place).cells_in(&written))?;
+        if let Some(at) = check.first_violated(&rows)? {
+            let found = Built::Violated(rows.swap_remove(at));
+            return Ok(Box::pin(std::future::ready(Ok(found))));
         }
         let what = What::Check { columns, recipe };
         Ok(self.begin(txn, (of, what, Stage::WriteOnly), Some(check), violated))
