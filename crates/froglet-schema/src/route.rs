@@ -308,7 +308,7 @@ mod tests {
             let route = Route::of(&parts, &target, &source, origin).unwrap();
             assert_eq!(route.is_exact, with_other);
 
-            let texts = ["", "a", "b"].map(Value::from);
+            let texts = ["", "a", "b"].map(|text| Value::Text(text.into()));
             let whole = |first: &Value, text: &Value| key::encode([first, text], &parts);
             let rows: Vec<_> = ends
                 .into_iter()

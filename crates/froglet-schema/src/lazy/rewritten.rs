@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
 use froglet_engine::ColumnId;
+use froglet_engine::batch::array_of;
 use serde::{Deserialize, Serialize};
 
 use crate::change::{Made, RowQuery, Transform};
@@ -59,7 +60,8 @@ impl Rewritten {
         let query = Rewritten::of(source, computed);
         let mut known = query.inputs.clone();
         for (computed, transform) in &query.computed {
-            if !transform.inputs().iter().all(|id| known.contains(id)) || transform.is_volatile() {
+            let is_there = |id| known.contains(id) || computed.table.column_by_id(*id).is_some();
+            if !transform.inputs().iter().all(is_there) || transform.is_volatile() {
                 return Err(not_as_it_was("computes a column of others"));
             }
             known.push(computed.column);
@@ -82,12 +84,17 @@ impl RowQuery for Rewritten {
     fn eval(&self, batch: &RecordBatch) -> Result<Made, SchemaError> {
         let (mut ids, mut columns) = (self.inputs.clone(), batch.columns().to_vec());
         for (computed, transform) in &self.computed {
+            let rows = batch.num_rows();
             let input = |id: &ColumnId| -> ArrayRef {
-                let at = ids.iter().position(|known| known == id);
-                columns[at.expect("columns are computed of those before them")].clone()
+                if let Some(at) = ids.iter().position(|known| known == id) {
+                    return columns[at].clone();
+                }
+                // It was added in between.
+                let column = computed.table.column_by_id(*id).expect("looked at before");
+                array_of(column.ty, std::iter::repeat_n(&column.missing, rows))
             };
             let inputs = transform.inputs().iter().map(input).collect();
-            columns.push(transform.eval(&batch_with(inputs, batch.num_rows()))?);
+            columns.push(transform.eval(&batch_with(inputs, rows))?);
             ids.push(computed.column);
         }
         Ok(Made { rows: (0..batch.num_rows()).collect(), columns })
