@@ -288,7 +288,10 @@ pub(crate) fn implied(
                 }
                 let columns: Vec<ColumnId> = index.spec.key.iter().map(|p| p.column).collect();
                 let one = TableDef { indexes: vec![index.clone()], ..edited.def.clone() };
-                if !looked_at && lazy.state().is_move() && KeysFit::of(&one, one.space.home()).is_some() {
+                if !looked_at
+                    && lazy.state().is_move()
+                    && KeysFit::of(&one, one.space.home()).is_some()
+                {
                     return Err(not_lazily("Its keys may be too long for a table on disk"));
                 }
                 let may_be_null = |(n, part): (usize, &KeyPart)| {

@@ -14,8 +14,8 @@
 use super::row_checks::{Makes, QueryRecipe};
 use super::*;
 use crate::catalog::TableVersion;
-use crate::def::ObjectId;
 use crate::change::{LazyFill, LazyQuery, RowQuery, Transform};
+use crate::def::ObjectId;
 use crate::edit::not_null_violation;
 use crate::lazy::rewritten::{Computed, Rewritten};
 use crate::lazy::{LazyDef, LazySource};
@@ -231,7 +231,9 @@ impl Catalog {
         base: &TableDef,
         edited: &Edited,
     ) -> Result<bool, SchemaError> {
-        let Some(lazy) = self.lazy_of(base).filter(|lazy| !lazy.is_live()) else { return Ok(false) };
+        let Some(lazy) = self.lazy_of(base).filter(|lazy| !lazy.is_live()) else {
+            return Ok(false);
+        };
         let Some((_, query)) = lazy.moved_rows() else { return Ok(false) };
         let LazyDef { source, computed, recipe, outputs, .. } = &lazy.state().def;
         let how = match lazy.state().is_move() {
