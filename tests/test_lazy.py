@@ -798,6 +798,23 @@ def test_queries_after_a_restart(start):
     twins.do("select * from s")
 
 
+def test_styles_after_a_restart(start):
+    """What is read of dates, and written of intervals and floats, is what it was in the session that made the change."""
+    twins = Twins(start, DateStyle="DMY", IntervalStyle="sql_standard", extra_float_digits=-10)
+    columns = "(id int primary key, day text, x float8, i interval, k text)"
+    for table in ("s", "u"):
+        twins.do_all(f"create table {table} {columns}",
+                     f"insert into {table} select g, '25/12/2020', g / 3.0, '1 day 2 hours', 'k' from generate_series(1, 20) g")
+    twins.make("create table t as select id, day::date as day, x::text as x, i::text as i, k from s", "drop table s")
+    twins.do_all("alter table u alter day type date using day::date, alter x type text, alter i type text")
+    twins.settings |= {"DateStyle": "MDY", "IntervalStyle": "postgres", "extra_float_digits": 1}
+    for _ in range(2):
+        twins.kill()
+        for table in ("t", "u"):
+            twins.do_all(f"select id, day::text, x, i, k from {table} order by id", f"update {table} set k = k || 'k' where id < 9",
+                         f"select id, day::text, x, i, k from {table} order by id")
+
+
 def test_no_memory(start):
     """Past the memory limit rows cannot be moved: they are read all the same, and written again after that."""
     server = start(environment={"FROGLET_MEMORY_LIMIT": "24MB"})

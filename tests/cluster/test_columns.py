@@ -176,6 +176,142 @@ def test_what_is_undone_leaves_the_table_as_it_was(gateways):
         assert [row[0][:33] for row in b.execute(statements)] == ["alter table item add column more b"[:33]]
 
 
+def test_rows_that_a_transaction_has_are_not_moved_by_its_change(gateways):
+    """A second change moves what is left first: nobody can move what the transaction itself has locked, and at REPEATABLE
+    READ it would see less than before."""
+    one, other = gateways(2)
+    with connect(one) as a, connect(other) as b:
+        for statement in ITEMS:
+            a.execute(statement)
+        a.execute("set froglet.migration_delay = '1h'")
+        a.execute("alter table item alter part type bigint")
+        for touch in ("update item set part = 5 where id = 3", "select * from item where id = 4 for update"):
+            a.execute("begin")
+            a.execute(touch)
+            refused(a, "alter table item alter rest type int", "55000")
+            a.execute("rollback")
+            a.execute("begin")
+            a.execute(touch)
+            refused(a, "create index on item (rest)", "0A000")
+            a.execute("rollback")
+        b.execute("begin isolation level repeatable read")
+        assert b.execute("select count(*) from item").fetchone() == (600,)
+        refused(b, "alter table item alter rest type int", "55000")
+        b.execute("rollback")
+        a.execute("alter table item alter rest type int")
+        assert b.execute("select count(*), sum(rest) from item").fetchone() == (600, sum(i % 100 for i in range(1, 601)))
+
+
+def test_what_is_demanded_no_more_fails_no_commit(gateways):
+    one, other = gateways(2)
+    with connect(one) as a, connect(other) as b:
+        for statement in ITEMS:
+            a.execute(statement)
+        a.execute("set froglet.migration_delay = '1h'")
+        # Begun, undone and begun again, at once.
+        for _ in range(3):
+            with a.transaction():
+                a.execute("savepoint s")
+                a.execute("alter table item alter part type smallint")
+                a.execute("rollback to s")
+                a.execute("alter table item alter part type smallint")
+            a.execute("alter table item alter part type int")
+        a.execute("begin")
+        a.execute("alter table item alter part type smallint")
+        a.execute("alter table item add constraint c check (part < 10)")
+        a.execute("alter table item drop constraint c")
+        b.execute("update item set part = 50 where id = 8")
+        a.execute("commit")
+        assert b.execute("select part from item where id = 8").fetchone() == (50,)
+        for gone in ("drop table item", "truncate item"):
+            a.execute("begin")
+            a.execute("alter table item alter rest type smallint using (rest + 1)::smallint")
+            a.execute(gone)
+            b.execute("update item set rest = 32767 where id = 8")
+            a.execute("commit" if gone.startswith("truncate") else "rollback")
+            b.execute("update item set rest = 1 where id = 8")
+        for mode, type in (("auto", "uuid using gen_random_uuid()"), ("eager", "text")):
+            a.execute(f"set froglet.migration = {mode}")
+            with a.transaction():
+                a.execute("truncate item")
+                a.execute(f"alter table item alter code type {type}")
+        a.execute("set froglet.migration = lazy")
+        a.execute("create table kept (id int primary key, part int)")
+        a.execute("begin")
+        a.execute("create table made as select id, part from kept")
+        a.execute("alter table made add primary key (id)")
+        refused(a, "alter table made alter id type bigint", "0A000")
+        a.execute("rollback")
+
+
+def test_what_a_session_says_of_dates_and_numbers_counts_at_every_gateway(gateways):
+    one, other = gateways(2)
+    with connect(one) as a, connect(other) as b:
+        a.execute("create table t (id int primary key, day text, x float8, i interval, at timestamptz)")
+        a.execute("insert into t select g, '25/12/2020', g / 3.0, '1 day 2 hours', '2020-06-01 00:30+00'"
+                  " from generate_series(1, 6) g")
+        for setting in ("froglet.migration_delay = '1h'", "datestyle = dmy", "extra_float_digits = -10",
+                        "intervalstyle = sql_standard", "timezone = 'Asia/Tokyo'"):
+            a.execute(f"set {setting}")
+        a.execute("alter table t alter day type date using day::date, alter x type text, alter i type text,"
+                  " alter at type timestamp")
+        row = "select day::text, x, i, at::text from t where id = %s"
+        for connection in (a, b):
+            assert connection.execute(row, (1,)).fetchone() == ("2020-12-25", "0.33333", "1 2:00:00", "2020-06-01 09:30:00")
+        b.execute("update t set id = id + 100 where id < 3")
+        one.kill()
+        one.start()
+        with connect(one) as again:
+            for connection in (again, b):
+                assert connection.execute(row, (101,)).fetchone() == ("2020-12-25", "0.33333", "1 2:00:00", "2020-06-01 09:30:00")
+                assert connection.execute("select count(*) from t where day = '2020-12-25'").fetchone() == (6,)
+
+
+def test_many_columns_are_computed_at_once(gateways):
+    """What other servers are told of each does not grow with the rest."""
+    one, other = gateways(2)
+    with connect(one) as a, connect(other) as b:
+        a.execute(f"create table wide (id int primary key, {', '.join(f'c{n} int' for n in range(50))})")
+        a.execute(f"insert into wide select g, {', '.join(f'g + {n}' for n in range(50))} from generate_series(1, 20) g")
+        a.execute("set froglet.migration_delay = '1h'")
+        a.execute("alter table wide " + ", ".join(
+            f"add column d{n} bigint generated always as (c{n} * 2) stored" for n in range(30)))
+        b.execute("alter table wide " + ", ".join(f"alter c{n} type smallint" for n in range(30, 50)))
+        assert b.execute("select d0, d29, c49 from wide where id = 7").fetchone() == (14, 72, 56)
+        assert a.execute("select sum(d3), sum(c30) from wide").fetchone() == (540, 810)
+
+
+def test_a_row_that_cannot_move_can_be_deleted(gateways):
+    one, other = gateways(2)
+    with connect(one) as a, connect(other) as b:
+        a.execute("create table t (id int primary key, v text)")
+        a.execute("insert into t values (1, repeat('x', 3000000)), (2, 'y'), (3, 'z')")
+        a.execute("alter table t add column more text generated always as (v || v) stored")
+        assert b.execute("select id, length(more) from t order by id").fetchall() == [(1, 6_000_000), (2, 2), (3, 2)]
+        refused(b, "update t set id = 10 where id = 1", "54000")
+        refused(a, "alter table t alter id type bigint", "54000")
+        with b.transaction(force_rollback=True):
+            assert b.execute("delete from t where id in (1, 2)").rowcount == 2
+            assert b.execute("select id from t").fetchall() == [(3,)]
+        assert b.execute("delete from t where id < 3").rowcount == 2
+        a.execute("alter table t alter id type bigint")
+        assert a.execute("select id, more from t").fetchall() == [(3, "zz")]
+
+
+def test_rows_without_a_key_stay_in_their_order(gateways):
+    one, other = gateways(2)
+    with connect(one) as a, connect(other) as b:
+        a.execute("create table log (n int, what text)")
+        a.execute("insert into log select g, 'old' from generate_series(1, 5) g")
+        a.execute("alter table log alter n type bigint")
+        b.execute("insert into log select g, 'new' from generate_series(6, 9) g")
+        wait_until_whole(a, b)
+        a.execute("alter table log alter n type numeric")
+        b.execute("insert into log values (10, 'newer')")
+        wait_until_whole(a, b)
+        assert [row[0] for row in a.execute("select n from log limit 20")] == list(range(1, 11))
+
+
 def requests(connection, query):
     plan = "\n".join(row[0] for row in connection.execute(f"explain analyze {query}"))
     return int(plan.partition("requests=")[2].split()[0])

@@ -7,6 +7,7 @@
 //! Keys are given and answered as they are; whatever encoding others want of them is the network's affair.
 
 pub mod grpc;
+mod sizes;
 
 use std::time::Duration;
 
@@ -31,6 +32,17 @@ pub struct Place {
     pub region: kv::Region,
     /// Whom to ask.
     pub leader: Option<kv::Peer>,
+}
+
+/// How much a region has, as the placement driver was told some time ago.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionSize {
+    /// Its number.
+    pub region: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Keys, old versions among them.
+    pub keys: u64,
 }
 
 /// What is said under a lease: it goes when the lease is over.
@@ -138,6 +150,10 @@ pub trait Network: Send + Sync + 'static {
     fn clock(&self) -> Duration;
     /// The region of a key.
     async fn place_of(&self, key: &[u8]) -> Result<Place, Unreachable>;
+    /// The sizes of regions from a key on up to another, of those that are known.
+    async fn sizes(&self, _start: &[u8], _end: &[u8]) -> Result<Vec<RegionSize>, Unreachable> {
+        Ok(Vec::new())
+    }
     /// Where a store was known to be may be wrong: it is asked for again before the next request.
     fn forget_store(&self, store: u64);
 

@@ -203,6 +203,10 @@ pub trait Table: Send + Sync {
     fn layout(&self) -> &Arc<Layout>;
     /// Rows that exist, about.
     fn row_estimate(&self) -> u64;
+    /// The same, for whoever chooses between ways to rows: it may be more exact, and another number a moment later.
+    fn rows_for_plans(&self) -> u64 {
+        self.row_estimate()
+    }
     /// Bytes of the rows, about, indexes apart.
     fn bytes_estimate(&self) -> u64;
     /// Blocks that exist now; a scan visits `0..block_count()` as of its start.
@@ -571,6 +575,10 @@ pub trait EngineTxn: Send + Sync + Any {
     fn wrote(&self) -> bool;
     /// The rows it has written in a space, each once.
     fn rows_written(&self, space: SpaceId) -> Vec<RowId>;
+    /// Whether it has written or locked rows of a table, so that nobody else can write them.
+    fn has_touched(&self, table: &dyn Table) -> bool {
+        !self.rows_written(table.space()).is_empty()
+    }
     /// The spaces it has written.
     fn spaces_written(&self) -> Vec<SpaceId>;
     /// From its commit on, the rows of these spaces are kept for `keeper` as of that commit, until

@@ -74,6 +74,10 @@ pub struct RegionFigures {
     pub start: Vec<u8>,
     /// Behind its last key; empty: there is none behind it.
     pub end: Vec<u8>,
+    /// About how many bytes it has, if that is known.
+    pub bytes: Option<u64>,
+    /// About how many keys, old versions among them.
+    pub keys: Option<u64>,
     /// The number of the server that leads it, as far as that is known.
     pub leader: Option<u64>,
     /// Numbers of all servers that have it.

@@ -61,7 +61,7 @@ pub struct OnlineCheck {
     /// It.
     pub check: Arc<dyn RowCheck>,
     /// What another server makes it of; none: no column is NULL.
-    pub recipe: Option<Vec<u8>>,
+    pub recipe: Option<String>,
     /// The error of its transaction where it is false.
     pub violated: EngineError,
 }

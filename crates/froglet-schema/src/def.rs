@@ -351,6 +351,33 @@ impl TableDef {
         })
     }
 
+    /// Without what is said of how its rows are made.
+    pub(crate) fn without_migrations(&self) -> TableDef {
+        TableDef { lazy: None, lazy_columns: Vec::new(), ..self.clone() }
+    }
+
+    /// Some of its columns, and nothing else: what an expression of these is compiled over.
+    pub fn of_columns(&self, is_wanted: impl Fn(ColumnId) -> bool) -> TableDef {
+        let columns = self.columns.iter().filter(|column| is_wanted(column.id)).cloned().collect();
+        let hidden = self.hidden.iter().filter(|hidden| is_wanted(hidden.column.id)).cloned();
+        TableDef {
+            id: self.id,
+            schema: self.schema.clone(),
+            name: self.name.clone(),
+            engine: self.engine.clone(),
+            space: self.space,
+            columns,
+            hidden: hidden.collect(),
+            dictionary: self.dictionary,
+            row_key: None,
+            indexes: Vec::new(),
+            constraints: Vec::new(),
+            referenced_by: Vec::new(),
+            lazy: None,
+            lazy_columns: Vec::new(),
+        }
+    }
+
     /// Whether a unique index says that no two rows have the same values in these columns.
     pub fn is_unique_by(&self, columns: &[ColumnId]) -> bool {
         let mut unique = self.indexes.iter().filter(|index| index.spec.unique);

@@ -92,7 +92,9 @@ impl LazyDef {
 
     /// Whether it computes what another does, and then more, of the same rows.
     pub fn goes_on_from(&self, earlier: &LazyDef) -> bool {
-        self.source.space == earlier.source.space && self.computed.starts_with(&earlier.computed)
+        self.source.space == earlier.source.space
+            && !self.computed.is_empty()
+            && self.computed.starts_with(&earlier.computed)
     }
 
     /// All tables that are read.
@@ -156,8 +158,12 @@ pub(crate) trait LazyMigration: Background {
         target: Arc<dyn Table>,
         blocks: u32,
     ) -> Result<(), SchemaError>;
-    /// The table that it moves, and what becomes of each row, if that is made of nothing else.
-    fn moved_rows(&self) -> Option<(LazySource, Arc<dyn RowQuery>)> {
+    /// The table that rows are moved out of.
+    fn moved_source(&self) -> Option<&LazySource> {
+        None
+    }
+    /// What becomes of each row that is moved, if that is made of nothing else.
+    fn moved_rows(&self) -> Option<Arc<dyn RowQuery>> {
         None
     }
     /// Blocks of the first source.

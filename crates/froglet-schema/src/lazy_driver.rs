@@ -49,6 +49,9 @@ use crate::unreadable::Unreadable;
 /// a step more, and keeps its sources.
 const DEEPEST: usize = 4;
 
+const WHEN_WHOLE: &str =
+    "Do it in a transaction of its own, when froglet.migrations says that the table is whole.";
+
 /// When a migration ended that is resumed for others that read through it: not before these are resumed, too.
 const RESUMING: Ts = Ts::LATEST;
 
@@ -130,13 +133,7 @@ impl Catalog {
                     base.def.name
                 )));
             }
-            let is_moved_to = base.def.lazy.is_some() && base.def.space.home() == Home::Cluster;
-            if is_moved_to && txn.isolation().keeps_view() {
-                return Err(not_lazily(format!(
-                    "At this isolation level rows are seen that have moved to table \"{}\" since",
-                    base.def.name
-                )));
-            }
+            self.can_move_all(txn, &base.def)?;
             let (source, def) = self.lazy_source(base, scope.limits)?;
             sources.push(source);
             defs.push(def);
@@ -224,15 +221,51 @@ impl Catalog {
         let Some(lazy) = self.lazy_of(base) else { return Ok(()) };
         if lazy.is_live() {
             if edited.work.iter().any(Work::is_of_rows) {
+                self.can_move_all(txn, base)?;
                 lazy.migrate_all(limits)?;
                 edited.def.lazy = None;
             }
             return Ok(());
         }
         debug_assert_eq!(lazy.course().owner, txn.id(), "nobody else has it");
-        implied(&*lazy, base, edited, looked_at).inspect_err(|_| lazy.state().outgrow())?;
+        implied(&*lazy, base, edited, looked_at).inspect_err(|_| lazy.state().outgrow()).map_err(
+            |error| match lazy.closes_sources() && lazy.state().is_move() {
+                true => error.with_hint(WHEN_WHOLE),
+                false => error,
+            },
+        )?;
         // Writers who follow are asked nevertheless.
         edited.work.retain(|work| matches!(work, Work::KeptForeignKey(_)));
+        Ok(())
+    }
+
+    /// Refuses to move what is left of a table of a cluster where that cannot be: others cannot move what a transaction has
+    /// locked, and rows that have moved since its view are not where that has them.
+    pub(crate) fn can_move_all(
+        &self,
+        txn: &Transaction,
+        def: &TableDef,
+    ) -> Result<(), SchemaError> {
+        let live = self.lazy_of(def).filter(|lazy| lazy.is_live());
+        let Some(source) = live.as_ref().and_then(|lazy| lazy.moved_source()) else {
+            return Ok(());
+        };
+        let refused = |message: String| {
+            let error = SchemaError::refused(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+            error.with_hint(WHEN_WHOLE)
+        };
+        if txn.isolation().keeps_view() {
+            return Err(refused(format!(
+                "at this isolation level table \"{}\" cannot be changed while rows are moved to it",
+                def.name
+            )));
+        }
+        if txn.has_touched(&*source.table) {
+            return Err(refused(format!(
+                "table \"{}\" cannot be changed by a transaction that has written or locked rows of it while rows are moved to it",
+                def.name
+            )));
+        }
         Ok(())
     }
 

@@ -411,6 +411,10 @@ impl Table for OwnView {
         self.table.row_estimate()
     }
 
+    fn rows_for_plans(&self) -> u64 {
+        self.table.rows_for_plans()
+    }
+
     fn block_count(&self) -> u32 {
         self.table.block_count()
     }

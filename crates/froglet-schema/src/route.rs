@@ -8,8 +8,8 @@
 //!
 //! R1: of each row of the target in a range, the row of the source that it is made of is in the range that
 //!     the route gives. It may give others, too.
-//! R2: a part may be an integer that the source has narrower. Its keys are in the same order there; what is beyond the
-//!     narrower type stands for its least or greatest value [R1].
+//! R2: a part may be an integer that the source has in a wider or a narrower type. Its keys are in the same order there; of
+//!     what is beyond a narrower type its least or greatest value stands [R1].
 
 use std::ops::{Bound, ControlFlow};
 
@@ -26,7 +26,7 @@ pub(crate) struct Route {
     /// The parts in common, as the target has them.
     parts: Vec<(KeyPart, ColumnType)>,
     /// Of each its type in the source, where that is another [R2].
-    narrower: Vec<Option<ColumnType>>,
+    other_types: Vec<Option<ColumnType>>,
     /// They are all of both keys.
     is_exact: bool,
 }
@@ -45,7 +45,7 @@ impl Route {
             let is_same = |(part, other): &(&KeyPart, &KeyPart)| {
                 let types = (ty(target, part.column), ty(source, other.column));
                 origin(part.column) == Some(other.column)
-                    && (types.0 == types.1 || is_wider(types))
+                    && (types.0 == types.1 || are_integers(types))
                     && (part.descending, part.nulls_first) == (other.descending, other.nulls_first)
             };
             key.iter().zip(other).take_while(is_same).count()
@@ -60,10 +60,11 @@ impl Route {
         let with_type = |part: &KeyPart| Some((*part, ty(target, part.column)?));
         let parts = key[..n].iter().map(with_type).collect::<Option<Vec<_>>>()?;
         let there = source.indexes[index].key.iter().map(|part| ty(source, part.column));
-        let narrower = there.zip(&parts).map(|(there, (_, ty))| there.filter(|there| there != ty));
-        let narrower = narrower.collect();
+        let other_types =
+            there.zip(&parts).map(|(there, (_, ty))| there.filter(|there| there != ty));
+        let other_types = other_types.collect();
         let is_exact = n == key.len() && n == source.indexes[index].key.len();
-        (n > 0).then_some(Route { index, parts, narrower, is_exact })
+        (n > 0).then_some(Route { index, parts, other_types, is_exact })
     }
 
     /// The way from each index of the target, if there is one.
@@ -129,19 +130,19 @@ impl Route {
 
     /// Where the rows of a range are [R1].
     pub fn range(&self, range: &KeyRange) -> KeyRange {
-        if self.narrower.iter().any(Option::is_some) {
-            return self.narrower_range(range);
+        if self.other_types.iter().any(Option::is_some) {
+            return self.converted_range(range);
         }
         if self.is_exact { range.clone() } else { leading_range(range, &self.parts) }
     }
 
-    /// The same where the source has parts narrower [R2].
-    fn narrower_range(&self, range: &KeyRange) -> KeyRange {
+    /// The same where the source has parts in other types [R2].
+    fn converted_range(&self, range: &KeyRange) -> KeyRange {
         let as_it_is = |end| self.is_exact && end == End::Whole;
         let lower = match &range.lower {
             Bound::Unbounded => Bound::Unbounded,
-            Bound::Included(key) => Bound::Included(self.narrower_key(key).0),
-            Bound::Excluded(key) => match self.narrower_key(key) {
+            Bound::Included(key) => Bound::Included(self.converted_key(key).0),
+            Bound::Excluded(key) => match self.converted_key(key) {
                 (key, end) if as_it_is(end) => Bound::Excluded(key),
                 (key, _) => Bound::Included(key),
             },
@@ -149,11 +150,11 @@ impl Route {
         let above = |key: &[u8]| key::successor(key).map_or(Bound::Unbounded, Bound::Excluded);
         let upper = match &range.upper {
             Bound::Unbounded => Bound::Unbounded,
-            Bound::Included(key) => match self.narrower_key(key) {
+            Bound::Included(key) => match self.converted_key(key) {
                 (key, end) if as_it_is(end) => Bound::Included(key),
                 (key, _) => above(&key),
             },
-            Bound::Excluded(key) => match self.narrower_key(key) {
+            Bound::Excluded(key) => match self.converted_key(key) {
                 (key, End::Whole) => Bound::Excluded(key),
                 (key, End::Cut | End::Beyond) => above(&key),
             },
@@ -162,13 +163,13 @@ impl Route {
     }
 
     /// The parts in common of a bound, which may end within a part, as the source has them.
-    fn narrower_key(&self, bound: &[u8]) -> (Vec<u8>, End) {
+    fn converted_key(&self, bound: &[u8]) -> (Vec<u8>, End) {
         let (mut key, mut rest) = (Vec::with_capacity(bound.len()), bound);
-        for (part, narrower) in self.parts.iter().zip(&self.narrower) {
+        for (part, other) in self.parts.iter().zip(&self.other_types) {
             if rest.is_empty() {
                 break;
             }
-            let Some(narrower) = narrower else {
+            let Some(other) = other else {
                 let whole = key::leading(rest, std::slice::from_ref(part));
                 key.extend_from_slice(whole);
                 rest = &rest[whole.len()..];
@@ -181,8 +182,8 @@ impl Route {
                 continue;
             };
             rest = &rest[length..];
-            let (least, most) = narrower.integers().expect("it is one of integers");
-            let there = Value::of_integer(value.clamp(least, most), *narrower);
+            let (least, most) = other.integers().expect("it is one of integers");
+            let there = Value::of_integer(value.clamp(least, most), *other);
             let there = there.expect("it is in its range");
             key::encode_part(&mut key, &there, &part.0);
             if !(least..=most).contains(&value) {
@@ -204,13 +205,10 @@ enum End {
     Beyond,
 }
 
-/// Whether the first type has all integers of the other, and more.
-fn is_wider(types: (Option<ColumnType>, Option<ColumnType>)) -> bool {
+/// Whether the values of both types are integers.
+fn are_integers(types: (Option<ColumnType>, Option<ColumnType>)) -> bool {
     let integers = |ty: Option<ColumnType>| ty.and_then(ColumnType::integers);
-    match (integers(types.0), integers(types.1)) {
-        (Some(wide), Some(narrow)) => wide.0 < narrow.0 && narrow.1 < wide.1,
-        _ => false,
-    }
+    integers(types.0).is_some() && integers(types.1).is_some()
 }
 
 /// Where the first parts of the keys in a range are.

@@ -13,6 +13,7 @@ use crate::error::SqlError;
 use crate::functions::may_use;
 use crate::privileges::bits;
 use crate::types::Zone;
+use crate::types::style::Style;
 
 /// See the module. Sequences go on.
 pub(crate) struct Frozen {
@@ -79,8 +80,12 @@ impl Frozen {
         session: Arc<dyn SessionFunctions>,
         catalog: Arc<CatalogVersion>,
     ) -> Frozen {
-        let zone = values.setting("TimeZone").and_then(|zone| Zone::parse(&zone));
-        let zone = zone.unwrap_or(Zone::UTC);
+        let setting = |name| values.setting(name).unwrap_or_default();
+        let zone = Zone::parse(&setting("TimeZone")).unwrap_or(Zone::UTC).in_style(Style::of(
+            &setting("DateStyle"),
+            &setting("IntervalStyle"),
+            &setting("extra_float_digits"),
+        ));
         Frozen { zone, catalog, session, values, allowed: Mutex::default() }
     }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use datafusion::sql::sqlparser::ast::{Expr, Ident, TableConstraint};
 use froglet_engine::{ColumnId, ColumnType, Home, SqlState};
 use froglet_schema::plain::EnumDef;
-use froglet_schema::{CatalogVersion, IndexDef, LazyFill, NewColumn, SqlType, TableDef, Transform};
+use froglet_schema::{
+    CatalogVersion, IndexDef, LazyFill, NewColumn, SqlType, TableDef, TableVersion, Transform,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::context::{EvalContext, SessionFunctions};
@@ -156,7 +158,7 @@ impl Ddl<'_> {
         let name = &column.name;
         // Writers who follow to rows that are made know nothing of the column.
         let choice = match self.catalog.latest().tables.get(&table.id) {
-            Some(_) if table.space.home() == Home::Cluster => {
+            Some(known) if moves(table, known) => {
                 Choice::in_cluster(self.migration, &computation, name)?
             }
             Some(known) if known.def.space == table.space => {
@@ -182,6 +184,12 @@ impl Ddl<'_> {
             Choice::Lazy(lazily, _) => Ok(Some(lazily)),
         }
     }
+}
+
+/// Whether rows of a table, which others know, move for a column: those of a cluster that others have.
+fn moves(table: &TableDef, known: &TableVersion) -> bool {
+    let is_own_move = table.lazy.as_ref().is_some_and(|lazy| lazy.is_move_of(table.id));
+    table.space.home() == Home::Cluster && (known.def.space == table.space || is_own_move)
 }
 
 /// What is looked at, or made, for every row of a column that gets another type, beside its values.
@@ -323,7 +331,9 @@ pub(crate) fn recipe_of_condition(
     frozen: &Arc<Frozen>,
 ) -> Option<String> {
     let recipe = recipe(From::Expression(expr), table, &condition_column(), frozen)?;
-    let recipe = ConditionRecipe { table: Cow::Borrowed(table), recipe };
+    let again = recompile(&recipe, frozen.clone(), table, &CatalogVersion::default()).ok()?;
+    let table = Cow::Owned(table.of_columns(|id| again.inputs().contains(&id)));
+    let recipe = ConditionRecipe { table, recipe };
     Some(serde_json::to_string(&recipe).expect("a recipe has only string keys"))
 }
 

@@ -313,8 +313,12 @@ impl TableProvider for BaseTable {
 
     fn statistics(&self) -> Option<Statistics> {
         let mut statistics = Statistics::new_unknown(&self.schema);
-        statistics.num_rows = Precision::Inexact(self.table.table.row_estimate() as usize);
-        statistics.total_byte_size = Precision::Inexact(self.table.table.bytes_estimate() as usize);
+        let table = &self.table.table;
+        let (rows, all, bytes) =
+            (table.rows_for_plans(), table.row_estimate(), table.bytes_estimate());
+        let bytes = if rows == all { bytes } else { rows.saturating_mul(bytes / all.max(1)) };
+        statistics.num_rows = Precision::Inexact(rows as usize);
+        statistics.total_byte_size = Precision::Inexact(bytes as usize);
         Some(statistics)
     }
 }

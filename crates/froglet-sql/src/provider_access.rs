@@ -192,7 +192,9 @@ fn ranges_of_keys(
     let mut prefixes: Vec<Vec<u8>> = prefixes.into_iter().map(|(prefix, _)| prefix).collect();
     prefixes.sort_unstable();
     prefixes.dedup();
-    is_keyed.then(|| (equal, prefixes.into_iter().map(KeyRange::prefix).collect()))
+    let is_one = spec.unique && equal == spec.key.len();
+    let range = |key: Vec<u8>| if is_one { KeyRange::exactly(&key) } else { KeyRange::prefix(key) };
+    is_keyed.then(|| (equal, prefixes.into_iter().map(range).collect()))
 }
 
 /// The values that a column has by the conditions, if they list them.

@@ -25,7 +25,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 use froglet_engine::id::ROWS_PER_BLOCK;
-use froglet_engine::{BlockRows, Direction, Row, RowId, Snapshot};
+use froglet_engine::{BlockRows, Direction, Home, Row, RowId, Snapshot};
 use froglet_schema::{Counted, TableVersion};
 use futures::TryStreamExt;
 
@@ -46,6 +46,8 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// So many ranges of one row each are looked up at once.
 const RANGES_AT_ONCE: usize = 256;
+/// And so many of more rows, of a table in a cluster.
+const REQUESTS_AT_ONCE: usize = 64;
 /// Looking up one key is as much work as reading so many rows of blocks.
 const KEY_ROWS: u64 = 16;
 
@@ -244,7 +246,7 @@ impl ExecutionPlan for TableScan {
 
     fn partition_statistics(&self, _partition: Option<usize>) -> Result<Arc<Statistics>> {
         let mut statistics = Statistics::new_unknown(&self.schema);
-        let rows = self.table.table.row_estimate() as usize;
+        let rows = self.table.table.rows_for_plans() as usize;
         let rows = match &self.access {
             Access::Blocks { left: None, .. } => rows,
             Access::Blocks { all, left: Some(left) } => rows * left.len() / (*all).max(1) as usize,
@@ -358,7 +360,7 @@ impl Source {
 
     /// So many rows that the blocks are read faster.
     fn many(&self) -> usize {
-        (self.table.table.row_estimate() / BLOCKS_WIN_AT).max(FEW_ROWS) as usize
+        (self.table.table.rows_for_plans() / BLOCKS_WIN_AT).max(FEW_ROWS) as usize
     }
 
     /// The ids of the rows in the ranges; `None` if there are more than `most`.
@@ -366,8 +368,12 @@ impl Source {
         let table = &self.table.table;
         let (mut rids, mut lookups) = (Vec::new(), 0);
         // Nobody can stop what is looked up at once.
-        let is_whole = access.unique && self.left == usize::MAX;
-        let at_once = if is_whole { RANGES_AT_ONCE } else { 1 };
+        let at_once = match self.left == usize::MAX {
+            true if access.unique => RANGES_AT_ONCE,
+            // Each is a request, and they are waited for together.
+            true if self.table.def.space.home() == Home::Cluster => REQUESTS_AT_ONCE,
+            _ => 1,
+        };
         for ranges in access.ranges.chunks(at_once) {
             for range in ranges {
                 self.table.note_range(&self.snapshot, access.index, || range.clone());
@@ -459,7 +465,7 @@ impl Unopened {
         let (def, columns) = (&source.table.def, keys.columns());
         let (filters, rows) = (&self.filters, Some(&rows));
         let access = provider_access::choose_by_keys(def, filters, &columns, rows, &self.access);
-        let most = source.table.table.row_estimate() / KEY_ROWS;
+        let most = source.table.table.rows_for_plans() / KEY_ROWS;
         Ok(access.filter(|access| access.ranges.len() as u64 <= most))
     }
 }

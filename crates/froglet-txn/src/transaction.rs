@@ -301,6 +301,11 @@ impl Transaction {
         self.certified.as_ref()
     }
 
+    /// Whether it has written or locked rows of a table.
+    pub fn has_touched(&self, table: &dyn Table) -> bool {
+        self.part.as_ref().is_some_and(|part| part.has_touched(table))
+    }
+
     /// The rows that it has written in a space, each once.
     pub fn rows_written(&self, space: SpaceId) -> Vec<RowId> {
         self.part.as_ref().map_or_else(Vec::new, |part| part.rows_written(space))

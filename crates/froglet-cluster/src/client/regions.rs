@@ -14,7 +14,7 @@ use futures::stream::{self, StreamExt};
 use parking_lot::RwLock;
 
 use super::{Client, Pause, StoreError};
-use crate::network::{Answer, Ask, Place};
+use crate::network::{Answer, Ask, Place, RegionSize};
 use crate::wire::kv;
 
 /// A request has at most so many bytes of keys and values, about: stores want them small.
@@ -134,6 +134,11 @@ impl Client {
                 Err(error) => pause.after(error.into()).await?,
             }
         }
+    }
+
+    /// The sizes of regions of a range, of those that are known.
+    pub async fn sizes_of(&self, start: &[u8], end: &[u8]) -> Result<Vec<RegionSize>, StoreError> {
+        Ok(self.network.sizes(start, end).await?)
     }
 
     /// Items by the regions of their keys.

@@ -48,6 +48,13 @@ impl Buffer {
         range.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 
+    /// Whether it has written or locked keys that begin so.
+    pub fn has_touched(&self, prefix: &[u8]) -> bool {
+        let written = self.entries.range(prefix.to_vec()..).next();
+        written.is_some_and(|(key, _)| key.starts_with(prefix))
+            || self.held.keys().any(|key| key.starts_with(prefix))
+    }
+
     pub fn put(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
         let before = self.entries.insert(key.clone(), value);
         self.undo.push((self.writes, key, before));

@@ -72,7 +72,7 @@ enum Stage {
     GivenUp,
 }
 
-/// Which build: the start of its transaction, and the number of its write.
+/// Which build: the start of its transaction, and its number there. One that is given up keeps it.
 type Name = (u64, u32);
 
 /// A build, as the list says it.
@@ -102,7 +102,7 @@ enum What {
         /// Those that it reads, each with its missing value.
         columns: Vec<(ColumnId, Value)>,
         /// See [`OnlineCheck`](froglet_engine::OnlineCheck).
-        recipe: Option<Vec<u8>>,
+        recipe: Option<String>,
     },
 }
 
@@ -131,7 +131,7 @@ enum Work {
 
 /// Makes a condition of its recipe.
 pub(super) type MakeCheck =
-    Box<dyn Fn(&[u8]) -> Result<Arc<dyn RowCheck>, EngineError> + Send + Sync>;
+    Box<dyn Fn(&str) -> Result<Arc<dyn RowCheck>, EngineError> + Send + Sync>;
 
 impl Build {
     fn of(database: u32, announced: Announced, is_public: bool) -> Build {

@@ -25,6 +25,7 @@
 mod buffer;
 mod builds;
 mod commits;
+mod counts;
 mod fences;
 mod gateways;
 mod history;
@@ -58,6 +59,7 @@ use crate::client::{
 use crate::network::Network;
 use builds::Builds;
 use commits::Commits;
+use counts::Counts;
 use fences::{Fence, Fences};
 use gateways::{Gateways, State};
 pub use history::SHORTEST_HISTORY;
@@ -110,6 +112,7 @@ struct Core {
     builds: Arc<Builds>,
     txns: Arc<Txns>,
     commits: Arc<Commits>,
+    counts: Counts,
     memory: AtomicU64,
     memory_limit: u64,
     /// Counts rows made in transactions of one start.
@@ -329,6 +332,7 @@ impl ClusterEngine {
                 builds,
                 txns,
                 commits: Arc::default(),
+                counts: Counts::default(),
                 memory: AtomicU64::new(0),
                 memory_limit: options.memory_limit_bytes,
                 made: AtomicU64::new(0),
@@ -398,7 +402,7 @@ impl ClusterEngine {
     /// How conditions are made that are verified at other gateways, once.
     pub fn make_checks_with(
         &self,
-        make: impl Fn(&[u8]) -> Result<Arc<dyn RowCheck>, EngineError> + Send + Sync + 'static,
+        make: impl Fn(&str) -> Result<Arc<dyn RowCheck>, EngineError> + Send + Sync + 'static,
     ) {
         let is_new = self.core.builds.make_check.set(Box::new(make)).is_ok();
         assert!(is_new, "said once");
@@ -458,6 +462,7 @@ impl Engine for ClusterEngine {
     }
 
     fn drop_space(&self, space: SpaceId) {
+        self.core.counts.forget(space);
         let core = Arc::clone(&self.core);
         self.core.handle.spawn(async move {
             if let Err(error) = txn::delete_space(&core, space).await {

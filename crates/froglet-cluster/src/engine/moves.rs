@@ -24,8 +24,9 @@ use super::txn::ClusterTxn;
 use super::{Core, failed, keys};
 use crate::client::{Locking, Mutation, StoreError, WriteSet};
 
-/// Before the row key of a row without a primary key, of the row that it is made of: other such keys begin with a timestamp.
-const MADE: u8 = 0xff;
+/// Before the row key of a row without a primary key, of the row that it is made of: other such keys begin with a timestamp,
+/// and are behind it.
+const MADE: u8 = 0;
 
 impl ClusterTable {
     /// The keys of the rows that are asked for, if each is known.

@@ -15,12 +15,15 @@ use froglet_engine::{
 };
 use froglet_log::cells::Wanted;
 
+use super::counts::{Counts, RowsOf};
 use super::index::Index;
 use super::place::Place;
 use super::txn::ClusterTxn;
 use super::view::View;
 use super::{Core, failed, keys, unsupported};
 
+/// Requests for ranges that are waited for at a time.
+const REQUESTS_BESIDE: usize = 16;
 /// Rows that are looked up together.
 const ROWS_AT_ONCE: usize = 256;
 
@@ -110,6 +113,42 @@ impl ClusterTable {
         let mut row = Row::new();
         wanted.read(cells, &mut row)?;
         Ok((self.core.interned.number(at), row))
+    }
+
+    /// The rows in each of some ranges, of which several are asked for at a time.
+    fn seek_beside(
+        &self,
+        snapshot: &Snapshot,
+        index: usize,
+        ranges: &[KeyRange],
+        projection: &[usize],
+    ) -> Vec<(usize, (RowId, Row))> {
+        let seek = |first: usize, ranges: &[KeyRange]| {
+            let mut found = Vec::new();
+            for (number, range) in (first..).zip(ranges) {
+                let mut visit = |rid: RowId, row: &mut Row| {
+                    found.push((number, (rid, std::mem::take(row))));
+                    ControlFlow::Continue(())
+                };
+                self.seek(snapshot, index, range, Direction::Forward, projection, &mut visit);
+            }
+            found
+        };
+        let each = ranges.len().div_ceil(REQUESTS_BESIDE).max(1);
+        if ranges.len() == 1 {
+            return seek(0, ranges);
+        }
+        Core::aside(|| {
+            std::thread::scope(|scope| {
+                let parts = ranges.chunks(each).enumerate();
+                let parts: Vec<_> =
+                    parts.map(|(n, part)| scope.spawn(move || seek(n * each, part))).collect();
+                let joined = parts.into_iter().map(|part| part.join());
+                let found =
+                    joined.map(|part| part.unwrap_or_else(|p| std::panic::resume_unwind(p)));
+                found.flatten().collect()
+            })
+        })
     }
 
     /// The rows of pairs of an index, in their order.
@@ -229,8 +268,17 @@ impl Table for ClusterTable {
     }
 
     fn row_estimate(&self) -> u64 {
-        // Nobody counts them.
+        // A schema change is planned without a look at them.
         1_000
+    }
+
+    fn rows_for_plans(&self) -> u64 {
+        Counts::estimate(&self.core, self.space, || RowsOf {
+            space: self.space,
+            prefix: self.place.prefix.clone(),
+            header: self.place.header().to_vec(),
+            keys: 1 + self.indexes.len() as u64,
+        })
     }
 
     fn bytes_estimate(&self) -> u64 {
@@ -364,12 +412,9 @@ impl Table for ClusterTable {
         let at: Option<Vec<Vec<u8>>> =
             ranges.iter().map(|range| self.one_key(found, range)).collect();
         let Some(at) = at else {
-            for (number, range) in ranges.iter().enumerate() {
-                let mut visit = |rid: RowId, row: &mut Row| {
-                    visit(number, rid, row);
-                    ControlFlow::Continue(())
-                };
-                self.seek(snapshot, index, range, Direction::Forward, projection, &mut visit);
+            let found = self.seek_beside(snapshot, index, ranges, projection);
+            for (number, (rid, mut row)) in found {
+                visit(number, rid, &mut row);
             }
             return;
         };
@@ -444,8 +489,16 @@ impl Table for ClusterTable {
         };
         let end = keys::end_of(&start);
         let places = core.wait(core.client.places_of(&start, &end)).map_err(failed)?;
+        // They are told for orientation: without them the rest is as good.
+        let sizes = core.wait(core.client.sizes_of(&start, &end)).unwrap_or_else(|error| {
+            tracing::debug!(%error, "sizes of regions are not known");
+            Vec::new()
+        });
+        let size = |region| sizes.iter().find(|size| size.region == region);
         let regions = places.into_iter().map(|place| RegionFigures {
             id: place.region.id,
+            bytes: size(place.region.id).map(|size| size.bytes),
+            keys: size(place.region.id).map(|size| size.keys),
             start: place.region.start_key,
             end: place.region.end_key,
             leader: place.leader.map(|leader| leader.store_id),

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use froglet_engine::{
     BuildOf, EngineError, EngineTxn, LogRoom, Lsn, RowId, Savepoint, Snapshot, SpaceId, SqlState,
-    Ts, TxnId,
+    Table, Ts, TxnId,
 };
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -22,6 +22,7 @@ use super::buffer::Buffer;
 use super::builds::{self, OwnBuild};
 use super::fences::{self, Claim, UnderWay};
 use super::gateways::{State, silent};
+use super::table::ClusterTable;
 use super::{Core, failed, keys, place, unsupported};
 use crate::client::{Locking, Mutation, PendingCommit, StoreError, WriteSet};
 
@@ -99,6 +100,8 @@ pub(super) struct ClusterTxn {
     pub shared: Arc<Shared>,
     /// Indexes that are built for it.
     pub builds: Vec<OwnBuild>,
+    /// How many it has begun.
+    builds_begun: u32,
     snapshot: Arc<Snapshot>,
     prewriting: Option<Prewriting>,
     charged_bytes: u64,
@@ -120,6 +123,7 @@ impl ClusterTxn {
             id,
             shared,
             builds: Vec::new(),
+            builds_begun: 0,
             snapshot: core.snapshot_at(ts, id),
             prewriting: None,
             charged_bytes: 0,
@@ -132,6 +136,12 @@ impl ClusterTxn {
         self.core.charge(bytes as u64)?;
         self.charged_bytes += bytes as u64;
         Ok(())
+    }
+
+    /// A number that no build of it has had.
+    pub fn next_build(&mut self) -> u32 {
+        self.builds_begun += 1;
+        self.builds_begun
     }
 
     /// The number of the write that comes next; a savepoint from here on is one after it.
@@ -241,6 +251,11 @@ impl EngineTxn for ClusterTxn {
 
     fn rows_written(&self, space: SpaceId) -> Vec<RowId> {
         self.shared.buffer.lock().rows(space)
+    }
+
+    fn has_touched(&self, table: &dyn Table) -> bool {
+        let table: &ClusterTable = table.as_any().downcast_ref().expect("it is one of its engine");
+        self.shared.buffer.lock().has_touched(&table.place.prefix)
     }
 
     fn spaces_written(&self) -> Vec<SpaceId> {

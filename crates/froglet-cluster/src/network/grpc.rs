@@ -19,7 +19,7 @@ use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tonic_prost::ProstCodec;
 
-use super::{Network, Place, Request, Response, Said, Unreachable};
+use super::{Network, Place, RegionSize, Request, Response, Said, Unreachable, sizes};
 use crate::wire::{etcd, pd};
 
 /// What stores and drivers may answer at most, in bytes.
@@ -43,7 +43,7 @@ struct Driver {
     oracle: mpsc::UnboundedSender<(u32, oneshot::Sender<u64>)>,
 }
 
-fn unreachable(whom: &str, why: impl ToString) -> Unreachable {
+pub(super) fn unreachable(whom: &str, why: impl ToString) -> Unreachable {
     Unreachable { whom: whom.to_owned(), why: why.to_string() }
 }
 
@@ -340,6 +340,15 @@ impl Network for GrpcNetwork {
             *bound = of_ordered(bound).ok_or_else(|| unreachable("the placement driver", why))?;
         }
         Ok(Place { region, leader: answer.leader.filter(|leader| leader.id != 0) })
+    }
+
+    async fn sizes(&self, start: &[u8], end: &[u8]) -> Result<Vec<RegionSize>, Unreachable> {
+        let driver = self.driver().await?;
+        // Of a driver that wants TLS they are not known.
+        if !driver.address.starts_with("http://") {
+            return Ok(Vec::new());
+        }
+        sizes::ask(&driver.address, start, end, self.timeout).await
     }
 
     fn forget_store(&self, store: u64) {

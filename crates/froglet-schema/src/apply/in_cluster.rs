@@ -12,7 +12,7 @@ use std::sync::Arc;
 use froglet_engine::online::NoNull;
 use froglet_engine::{
     BuildOf, Built, ColumnId, EngineError, Home, IndexId, KeyPart, OnlineBuild, OnlineCheck,
-    RowCheck, RowKey, SqlState, Table, Value, Within,
+    RowCheck, RowKey, SpaceId, SqlState, Table, Value, Within,
 };
 use froglet_txn::Transaction;
 
@@ -123,6 +123,37 @@ async fn until_built(building: OnlineBuild, scope: &Scope<'_>) -> Result<Built, 
     }
 }
 
+/// What may have been built for a table that a transaction has changed.
+struct BuiltFor {
+    /// As it is, and as it was where its rows are until they have moved.
+    defs: Vec<TableDef>,
+    /// Where they are, if they are to move, or others to be made of them.
+    sources: Vec<SpaceId>,
+}
+
+impl BuiltFor {
+    fn new(def: &TableDef, own: &Local) -> BuiltFor {
+        let lazy = own.changes.lazies.get(&def.id).filter(|lazy| lazy.state().is_of(Some(def)));
+        let mut defs = vec![def.clone()];
+        let of = lazy.map(|lazy| &lazy.state().def);
+        defs.extend(of.filter(|of| of.is_move_of(def.id)).map(|of| (*of.source).clone()));
+        let sources = of.into_iter().flat_map(|of| of.sources()).map(|source| source.space);
+        BuiltFor { sources: sources.collect(), defs }
+    }
+
+    /// Whether a build over a row space is needed still.
+    fn needs(&self, space: SpaceId, of: BuildOf) -> bool {
+        let is_source = self.sources.contains(&space);
+        let mut defs = self.defs.iter().filter(|def| def.space == space || is_source);
+        match of {
+            BuildOf::Index(id) => defs.any(|def| def.index_by_id(id).is_some()),
+            BuildOf::Constraint(id) => defs.any(|def| Demand::Constraint(id).is_in(def)),
+            BuildOf::NotNull(id) => defs.any(|def| Demand::NotNull(id).is_in(def)),
+            BuildOf::Made(_) => is_source,
+        }
+    }
+}
+
 impl Catalog {
     /// Before a commit: what is built for indexes and constraints that the transaction has dropped again is given up.
     pub(crate) fn retain_builds(&self, txn: &mut Transaction) {
@@ -131,22 +162,8 @@ impl Catalog {
         }
         let Some(own) = local(txn) else { return };
         let changed = own.changes.objects.values().flatten().filter_map(|changed| changed.table());
-        let there = |table: &TableDef| match &table.lazy {
-            // What was built where its rows are is needed until they have moved.
-            Some(lazy) if lazy.is_move_of(table.id) => (*lazy.source).clone(),
-            _ => table.clone(),
-        };
-        let tables: Vec<TableDef> = changed.map(|table| there(&table.def)).collect();
-        let lazies: Vec<_> = own.changes.lazies.values().cloned().collect();
-        txn.part().retain_builds(&|space, of| {
-            let mut tables = tables.iter().filter(|table| table.space == space);
-            match of {
-                BuildOf::Index(id) => tables.any(|table| table.index_by_id(id).is_some()),
-                BuildOf::Constraint(id) => tables.any(|t| Demand::Constraint(id).is_in(t)),
-                BuildOf::NotNull(id) => tables.any(|t| Demand::NotNull(id).is_in(t)),
-                BuildOf::Made(_) => lazies.iter().any(|lazy| lazy.state().reads(space)),
-            }
-        });
+        let built: Vec<BuiltFor> = changed.map(|table| BuiltFor::new(&table.def, own)).collect();
+        txn.part().retain_builds(&|space, of| built.iter().any(|built| built.needs(space, of)));
     }
 
     /// Whether a change can be made, which may need more than the catalog.
@@ -212,8 +229,7 @@ impl Catalog {
             }
             Work::Index(_) | Work::Verify(_, Demand::Constraint(_) | Demand::NotNull(_)) => {}
             Work::Fill { .. } | Work::Verify(_, Demand::Change) => {
-                let what = "computing a column of rows that the same transaction has made";
-                return Err(unsupported(what));
+                return Err(unsupported(computed::OF_OWN_ROWS));
             }
             Work::ForeignKey(_) | Work::KeptForeignKey(_) => {
                 return Err(unsupported("FOREIGN KEY"));
@@ -266,7 +282,7 @@ impl Catalog {
             Demand::NotNull(_) => (Arc::new(NoNull), None),
             _ => {
                 let recipe = check.recipe().expect("looked at before").to_owned();
-                let recipe = CheckRecipe::Condition(recipe).bytes();
+                let recipe = CheckRecipe::Condition(recipe).text();
                 (Arc::new(Condition::of_check(types, Arc::clone(&check))), Some(recipe))
             }
         };

@@ -144,6 +144,11 @@ impl LazyMoved {
         complete == 0 || view.ts.0 < complete
     }
 
+    /// About how many rows are left.
+    pub(super) fn rows_left_for_plans(&self) -> u64 {
+        if self.is_complete() { 0 } else { self.source.table.rows_for_plans() }
+    }
+
     /// The source as whoever reads it now has it.
     pub(super) fn source(&self) -> &dyn Table {
         self.readable(&self.source)
@@ -263,6 +268,22 @@ impl LazyMoved {
         moving(&*self.source.table).move_out(txn, &moved)?;
         self.state.course.count(Who::Access, left.len());
         Ok(true)
+    }
+
+    /// Deletes a row that is left and cannot move: nothing is made of it. False, if something else is made of it.
+    pub(super) fn delete_left(
+        &self,
+        txn: &mut dyn EngineTxn,
+        row: RowId,
+    ) -> Result<bool, WriteStop> {
+        if self.siblings.all().map_err(stop)?.len() > 1 || self.query.groups().is_some() {
+            return Ok(false);
+        }
+        let left = self.hold(txn, Ts::LATEST, &[row])?;
+        let gone: Vec<Moved<'_>> =
+            left.iter().map(|(from, _)| Moved { from: *from, into: Vec::new() }).collect();
+        moving(&*self.source.table).move_out(txn, &gone)?;
+        Ok(!gone.is_empty())
     }
 
     /// Holds those of some rows that are left, for whoever moves none. Who wants to move one of them later has the first
@@ -389,7 +410,7 @@ struct Done {
 }
 
 /// Whether these rows cannot move, and others may.
-fn is_of_rows(error: &EngineError) -> bool {
+pub(super) fn is_of_rows(error: &EngineError) -> bool {
     matches!(error.sqlstate(), SqlState::PROGRAM_LIMIT_EXCEEDED | SqlState::OUT_OF_MEMORY)
 }
 
@@ -514,12 +535,15 @@ impl LazyMigration for LazyMoved {
         MigrationStatus { kept_with, ..status }
     }
 
-    fn moved_rows(&self) -> Option<(LazySource, Arc<dyn RowQuery>)> {
-        let query = match &self.query {
-            MovedQuery::Rows { query, lookups } if lookups.is_empty() => query,
-            MovedQuery::Rows { .. } | MovedQuery::Groups { .. } => return None,
-        };
-        Some((self.source.clone(), query.clone()))
+    fn moved_source(&self) -> Option<&LazySource> {
+        Some(&self.source)
+    }
+
+    fn moved_rows(&self) -> Option<Arc<dyn RowQuery>> {
+        match &self.query {
+            MovedQuery::Rows { query, lookups } => lookups.is_empty().then(|| query.clone()),
+            MovedQuery::Groups { .. } => None,
+        }
     }
 
     fn source_blocks(&self) -> u32 {

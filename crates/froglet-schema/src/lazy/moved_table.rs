@@ -22,7 +22,7 @@ use crate::course::Who;
 use crate::delegate::{delegate_migration_to_table, delegate_to_table};
 use crate::error::SchemaError;
 use crate::keyed_rows::KeyedRows;
-use crate::lazy::moved::{LazyMoved, Part, moving, whole};
+use crate::lazy::moved::{LazyMoved, Part, is_of_rows, moving, whole};
 use crate::lazy::{Columns, made};
 use crate::lazy_table::{
     RANGE_ROWS, RANGE_ROWS_MOST, divided, refused_to_owner, taken_keys, unique_keys,
@@ -263,7 +263,7 @@ impl MovedTable {
             false => self.lazy.take(txn, base, &from).map(drop),
         };
         match taken {
-            Err(stop @ WriteStop::Engine(_)) => Err(stop),
+            Err(WriteStop::Engine(error)) if !is_of_rows(&error) => Err(error.into()),
             Ok(()) | Err(_) => Ok(()),
         }
     }
@@ -287,6 +287,12 @@ impl MovedTable {
             }
             RowWrite::Update { .. } | RowWrite::Delete { .. } => self.lazy.take(txn, base, &[from]),
         };
+        if let (RowWrite::Delete { .. }, Err(WriteStop::Engine(error))) = (write, &is_left)
+            && is_of_rows(error)
+            && self.lazy.delete_left(txn, from)?
+        {
+            return Ok(());
+        }
         match (is_left, write) {
             (Ok(true), RowWrite::Lock { .. }) => return Ok(()),
             // It has it.
@@ -488,6 +494,10 @@ impl Table for MovedTable {
 
     fn row_estimate(&self) -> u64 {
         self.table.row_estimate()
+    }
+
+    fn rows_for_plans(&self) -> u64 {
+        self.table.rows_for_plans() + self.lazy.rows_left_for_plans()
     }
 
     fn block_count(&self) -> u32 {

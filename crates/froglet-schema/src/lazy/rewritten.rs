@@ -34,16 +34,19 @@ pub struct Computed {
     pub converts: Option<ColumnId>,
 }
 
+/// A column, and what computes it.
+pub(crate) type Compiled = (Computed, Arc<dyn Transform>);
+
 /// See the module.
 pub(crate) struct Rewritten {
     /// Columns of the source, all of them.
     inputs: Vec<ColumnId>,
-    computed: Vec<(Computed, Arc<dyn Transform>)>,
+    computed: Vec<Compiled>,
 }
 
 impl Rewritten {
     /// Of a table, under the definition that it had.
-    pub fn of(source: &TableDef, computed: Vec<(Computed, Arc<dyn Transform>)>) -> Rewritten {
+    pub fn of(source: &TableDef, computed: Vec<Compiled>) -> Rewritten {
         Rewritten { inputs: source.all_columns().map(|column| column.id).collect(), computed }
     }
 
@@ -67,6 +70,26 @@ impl Rewritten {
             known.push(computed.column);
         }
         Ok(query)
+    }
+
+    /// The part of it that makes some columns, of a table that has what these are computed of and nothing else.
+    pub fn only(&self, source: &TableDef, wanted: &[ColumnId]) -> (Rewritten, TableDef) {
+        let (mut needed, mut computed) = (wanted.to_vec(), Vec::new());
+        // A column is computed of those before it.
+        for one @ (column, transform) in self.computed.iter().rev() {
+            if needed.contains(&column.column) {
+                needed.extend(transform.inputs());
+                computed.push(one.clone());
+            }
+        }
+        computed.reverse();
+        let source = source.of_columns(|id| needed.contains(&id));
+        (Rewritten::of(&source, computed), source)
+    }
+
+    /// What computes its columns.
+    pub fn computed(&self) -> Vec<Computed> {
+        self.computed.iter().map(|(computed, _)| computed.clone()).collect()
     }
 
     /// What it makes: all columns that the table had, and those that are computed.

@@ -30,6 +30,8 @@ pub(crate) fn regions(scope: &QueryScope, rows: &mut Rows) {
                 region_end: hex(&region.end),
                 leader: region.leader,
                 peers: region.peers,
+                approximate_bytes: region.bytes,
+                approximate_keys: region.keys,
             );
         }
     }

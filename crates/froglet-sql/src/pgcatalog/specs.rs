@@ -469,7 +469,7 @@ pub const SPECS: &[Spec] = &[
         would_free_bytes int8, statement text"),
     spec("froglet", "regions", 13_998, 'v', "\
         schema_name text, table_name text, table_start text, table_end text, region int8, region_start text, \
-        region_end text, leader int8, peers _int8"),
+        region_end text, leader int8, peers _int8, approximate_bytes int8, approximate_keys int8"),
     spec("froglet", "schema_changes", 13_992, 'v', "\
         id int8, migrations _int8, committed timestamptz, statements _text, reverts int8, reverted_by int8, \
         kept_columns int4, kept_until timestamptz"),

@@ -123,7 +123,7 @@ fn user_tables(scope: &QueryScope, rows: &mut Rows) {
             n_tup_ins: counted(Counted::Inserted),
             n_tup_upd: counted(Counted::Updated),
             n_tup_del: counted(Counted::Deleted),
-            n_live_tup: table.table.row_estimate(),
+            n_live_tup: table.table.rows_for_plans(),
         );
     }
 }
@@ -606,7 +606,7 @@ fn engines(scope: &QueryScope, rows: &mut Rows) {
         row!(rows;
             engine: engine.home.name(),
             tables: tables().count() as u64,
-            rows: tables().map(|table| table.table.row_estimate()).sum::<u64>(),
+            rows: tables().map(|table| table.table.rows_for_plans()).sum::<u64>(),
             row_bytes: tables().map(|table| table.table.bytes_estimate()).sum::<u64>(),
             memory_bytes: engine.memory_bytes,
             unwritten_bytes: engine.unwritten_bytes,

@@ -34,6 +34,8 @@ const CONFLICT_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Clone, Debug)]
 pub struct OwnBuild {
     pub(super) name: Name,
+    /// The transaction's writes before it.
+    since: u32,
     pub space: SpaceId,
     pub of: BuildOf,
     /// The transaction's error where it cannot be.
@@ -46,7 +48,7 @@ pub struct OwnBuild {
 impl OwnBuild {
     /// The transaction's writes before it.
     pub fn since(&self) -> u32 {
-        self.name.1
+        self.since
     }
 
     /// It ends as soon as it can.
@@ -135,7 +137,7 @@ impl ClusterTable {
         check: Option<Arc<dyn RowCheck>>,
         violated: EngineError,
     ) -> OnlineBuild {
-        let name = (txn.shared.writes.start_ts, txn.next_write());
+        let (name, since) = ((txn.shared.writes.start_ts, txn.next_build()), txn.next_write());
         let announced = Announced {
             owner: self.core.gateways.own().to_vec(),
             name,
@@ -147,7 +149,7 @@ impl ClusterTable {
             stage,
         };
         let (is_stopped, is_done) = Default::default();
-        let own = OwnBuild { name, space: self.space, of, violated, is_stopped, is_done };
+        let own = OwnBuild { name, since, space: self.space, of, violated, is_stopped, is_done };
         txn.builds.push(own.clone());
         let (core, (tell, told)) = (Arc::clone(&self.core), oneshot::channel());
         let shared = Arc::clone(&txn.shared);
@@ -410,7 +412,7 @@ pub async fn clean_up(core: &Arc<Core>) {
         if core.builds.cleaning.lock().insert(name) {
             let is_done = Arc::new(AtomicBool::new(true));
             let (violated, is_stopped) = (given_up(), Arc::default());
-            let own = OwnBuild { name, space, of, violated, is_stopped, is_done };
+            let own = OwnBuild { name, since: 0, space, of, violated, is_stopped, is_done };
             let core = Arc::clone(core);
             core.handle.clone().spawn(async move {
                 give_up(Arc::clone(&core), own).await;

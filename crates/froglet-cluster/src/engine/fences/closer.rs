@@ -19,7 +19,7 @@ use crate::engine::{Core, failed, keys};
 /// A closer gives up after so long.
 const LONGEST_CLOSING: Duration = Duration::from_secs(10);
 /// It waits so long for the fence of another.
-const LONGEST_QUEUE: Duration = Duration::from_secs(5);
+const LONGEST_QUEUE: Duration = Duration::from_secs(30);
 /// What was not taken away is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(200);
 

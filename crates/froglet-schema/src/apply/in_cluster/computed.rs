@@ -9,7 +9,7 @@
 //! A1: the table stays the object that it is. Columns, indexes and constraints keep their numbers, but for those of which
 //!     the type has changed.
 //! A2: what the new space demands of rows the old one did already; what is new is looked at before the commit, until the
-//!     old space is closed. So no row is left for which nothing can be made.
+//!     old space is closed. So no row is left for which nothing can be made, but for one that becomes too long.
 
 use super::row_checks::{Makes, QueryRecipe};
 use super::*;
@@ -17,22 +17,23 @@ use crate::catalog::TableVersion;
 use crate::change::{LazyFill, LazyQuery, RowQuery, Transform};
 use crate::def::ObjectId;
 use crate::edit::not_null_violation;
-use crate::lazy::rewritten::{Computed, Rewritten};
+use crate::lazy::rewritten::{Compiled, Computed, Rewritten};
 use crate::lazy::{LazyDef, LazySource};
+use crate::lazy_driver::Recompile;
 use crate::lazy_verify::may_be_null;
 use crate::local::{Remains, local_mut};
 
 /// What a change computes of a table's rows, and demands of what it computes.
 #[derive(Default)]
 struct Computes {
-    computed: Vec<(Computed, Arc<dyn Transform>)>,
+    computed: Vec<Compiled>,
     /// Columns that may turn out to be NULL, and must not.
     not_null: Vec<ColumnId>,
     checks: Vec<Arc<dyn Check>>,
     /// Indexes with other keys than they had.
     indexes: Vec<IndexId>,
-    /// Computing may fail for some row.
-    may_fail: bool,
+    /// Computing these may fail for some row.
+    may_fail: Vec<ColumnId>,
 }
 
 impl Computes {
@@ -49,7 +50,9 @@ impl Computes {
                         None if edited.def.hidden_column(*target).is_some() => {
                             return Err(unsupported("an index of an expression, or of some rows,"));
                         }
-                        None => return Err(drawn()),
+                        None if transform.is_volatile() => return Err(drawn()),
+                        // Only of what others have it was asked whether it can move.
+                        None => return Err(unsupported(OF_OWN_ROWS)),
                     };
                     computes.add((base, before), edited, (*target, transform), lazily);
                 }
@@ -88,11 +91,20 @@ impl Computes {
         if lazily.not_null && !converts.is_some_and(was_not_null) {
             self.not_null.push(target);
         }
-        self.may_fail |= lazily.may_fail;
-        let table = Box::new(TableDef { lazy: None, ..before.clone() });
+        self.may_fail.extend(lazily.may_fail.then_some(target));
+        let inputs = transform.inputs();
+        let table = Box::new(before.of_columns(|id| inputs.contains(&id)));
         let recipe = lazily.recipe.clone();
         let computed = Computed { column: target, recipe, table, converts };
         self.computed.push((computed, transform.clone()));
+    }
+
+    /// Columns that are to be looked at.
+    fn looked_at(&self, def: &TableDef) -> Vec<ColumnId> {
+        let checked = self.checks.iter().flat_map(|check| check.inputs());
+        let indexes = self.indexes.iter().filter_map(|id| def.index_by_id(*id));
+        let keys = indexes.flat_map(|index| index.spec.key.iter().map(|part| &part.column));
+        self.may_fail.iter().chain(&self.not_null).chain(checked).chain(keys).copied().collect()
     }
 
     /// Looks at all rows for what is demanded, if something is.
@@ -106,8 +118,17 @@ impl Computes {
         for index in self.indexes.iter().filter_map(|id| def.index_by_id(*id)) {
             makes.demand_keys_fit(def, index);
         }
-        Ok(self.may_fail || makes.has_demands())
+        Ok(!self.may_fail.is_empty() || makes.has_demands())
     }
+}
+
+/// What makes some columns of a table's rows, and nothing else.
+fn made_of(query: &Rewritten, source: &TableDef, def: &TableDef, wanted: &[ColumnId]) -> Makes {
+    let (part, source) = query.only(source, wanted);
+    let (how, outputs) = (QueryRecipe::Computed(part.computed()), part.outputs());
+    let mut makes = Makes::new(Arc::new(part), &source, how, outputs);
+    makes.add_constants(def, wanted);
+    makes
 }
 
 fn demand_not_null(makes: &mut Makes, def: &TableDef, id: ColumnId) {
@@ -121,6 +142,9 @@ fn demand(makes: &mut Makes, check: &Arc<dyn Check>) -> Result<(), SchemaError> 
         false => Err(unsupported("a constraint that other servers cannot evaluate")),
     }
 }
+
+pub(super) const OF_OWN_ROWS: &str =
+    "computing a column of rows that the same transaction has made";
 
 fn drawn() -> SchemaError {
     unsupported("a value that is drawn for each row that is there").with_hint(
@@ -156,17 +180,16 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         let mut computes = Computes::of(&base.def, &before.def, &edited)?;
         check(&edited.def)?;
-        let (source, was, mut computed) = self.source_of_move(scope, before)?;
+        let (source, was, mut computed) = self.source_of_move(txn, scope, before)?;
         computed.append(&mut computes.computed);
         let recipes: Vec<Computed> = computed.iter().map(|(one, _)| one.clone()).collect();
         let query = Rewritten::of(&was, computed);
-        let (outputs, query) = (query.outputs(), Arc::new(query));
-        let how = QueryRecipe::Computed(recipes.clone());
-        let mut makes = Makes::new(query.clone(), &was, how, outputs.clone());
-        makes.add_constants(&edited.def);
+        let mut makes = made_of(&query, &was, &edited.def, &computes.looked_at(&edited.def));
         if computes.demands(&edited.def, &mut makes)? {
-            self.makes_online(txn, scope, &was, makes).await?;
+            let of = BuildOf::Made(self.next_id()?);
+            self.makes_online(txn, scope, &was, (of, makes)).await?;
         }
+        let (outputs, query) = (query.outputs(), Arc::new(query));
 
         let mut def = edited.def;
         def.space = Home::Cluster.space(self.next_id()?);
@@ -202,19 +225,25 @@ impl Catalog {
         Ok(())
     }
 
+    fn recompile(&self) -> &Arc<dyn Recompile> {
+        self.recompile.get().expect("the database of a cluster is open")
+    }
+
     /// Where the rows are that others have, the definition that they have there, and what is computed of them already.
     fn source_of_move(
         &self,
+        txn: &Transaction,
         scope: &Scope<'_>,
         before: &TableVersion,
-    ) -> Result<(LazySource, TableDef, Vec<(Computed, Arc<dyn Transform>)>), SchemaError> {
+    ) -> Result<(LazySource, TableDef, Vec<Compiled>), SchemaError> {
         let Some(earlier) = self.lazy_of(&before.def).filter(|lazy| !lazy.is_live()) else {
+            self.can_move_all(txn, &before.def)?;
             let (source, was) = self.lazy_source(before, scope.limits)?;
             return Ok((source, was, Vec::new()));
         };
         let def = &earlier.state().def;
-        let (source, _) = earlier.moved_rows().expect("it is a move");
-        let recompile = self.recompile.get().expect("the database is open");
+        let source = earlier.moved_source().expect("it is a move").clone();
+        let recompile = self.recompile();
         let again = |computed: &Computed| {
             Ok((computed.clone(), recompile.column(&computed.recipe, &computed.table)?))
         };
@@ -234,30 +263,54 @@ impl Catalog {
         let Some(lazy) = self.lazy_of(base).filter(|lazy| !lazy.is_live()) else {
             return Ok(false);
         };
-        let Some((_, query)) = lazy.moved_rows() else { return Ok(false) };
+        let Some(query) = lazy.moved_rows() else { return Ok(false) };
+        if edited.work.iter().any(|work| matches!(work, Work::Fill { .. })) {
+            return Ok(false);
+        }
         let LazyDef { source, computed, recipe, outputs, .. } = &lazy.state().def;
-        let how = match lazy.state().is_move() {
-            true => QueryRecipe::Computed(computed.clone()),
-            false => QueryRecipe::Query(recipe.clone()),
+        let moves = match lazy.state().is_move() {
+            true => Some(Rewritten::compile(source, computed, &**self.recompile())?),
+            false => None,
         };
-        let mut makes = Makes::new(query, source, how, outputs.clone());
-        makes.add_constants(&edited.def);
+        let makes_of = |wanted: &[ColumnId]| match &moves {
+            Some(moves) => made_of(moves, source, &edited.def, wanted),
+            None => {
+                let how = QueryRecipe::Query(recipe.clone());
+                let mut makes = Makes::new(query.clone(), source, how, outputs.clone());
+                makes.add_constants(&edited.def, wanted);
+                makes
+            }
+        };
+        // Each by itself: it may be dropped again before the commit.
+        let mut looks = Vec::new();
         for column in may_be_null(&*lazy, base, edited) {
+            let mut makes = makes_of(&[column.id]);
             demand_not_null(&mut makes, &edited.def, column.id);
+            looks.push((BuildOf::NotNull(column.id), makes));
         }
         for work in &edited.work {
             match work {
-                Work::Verify(_, Demand::NotNull(_)) => {}
-                Work::Verify(check, _) => demand(&mut makes, check)?,
+                Work::Verify(check, Demand::Constraint(id)) => {
+                    let mut makes = makes_of(check.inputs());
+                    demand(&mut makes, check)?;
+                    looks.push((BuildOf::Constraint(*id), makes));
+                }
                 Work::Index(id) => {
                     let index = edited.def.index_by_id(*id).expect("the edit has it");
+                    let key: Vec<ColumnId> = index.spec.key.iter().map(|p| p.column).collect();
+                    let mut makes = makes_of(&key);
                     makes.demand_keys_fit(&edited.def, index);
+                    looks.push((BuildOf::Made(self.next_id()?), makes));
                 }
-                Work::Fill { .. } | Work::ForeignKey(_) | Work::KeptForeignKey(_) => {}
+                // Columns that are not to be NULL were looked at.
+                Work::Verify(_, Demand::NotNull(_) | Demand::Change)
+                | Work::Fill { .. }
+                | Work::ForeignKey(_)
+                | Work::KeptForeignKey(_) => {}
             }
         }
-        if makes.has_demands() {
-            self.makes_online(txn, scope, source, makes).await?;
+        for (of, makes) in looks.into_iter().filter(|(_, makes)| makes.has_demands()) {
+            self.makes_online(txn, scope, source, (of, makes)).await?;
         }
         Ok(true)
     }
@@ -273,10 +326,12 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         self.store.lock(txn, source, scope.limits).await?;
         let source = scope.table(source)?.def.clone();
+        self.can_move_all(txn, &source)?;
         self.make_all_of(&source, scope.limits)?;
         let how = QueryRecipe::Query(recipe.to_owned());
         let makes = Makes::new(query.clone(), &source, how, Vec::new());
-        self.makes_online(txn, scope, &source, makes).await
+        let of = BuildOf::Made(self.next_id()?);
+        self.makes_online(txn, scope, &source, (of, makes)).await
     }
 
     /// Looks at all rows of a table, and sees to it that others do at what they write: rows can be made of them.
@@ -285,17 +340,17 @@ impl Catalog {
         txn: &mut Transaction,
         scope: &Scope<'_>,
         source: &TableDef,
-        makes: Makes,
+        (of, makes): (BuildOf, Makes),
     ) -> Result<(), SchemaError> {
         let rows = self.engine().open(source.space, Arc::new(source.layout()))?;
         let columns = positions(&*rows, makes.inputs());
-        let (recipe, makes) = (makes.recipe().bytes(), Arc::new(makes));
+        let (recipe, makes) = (makes.recipe().text(), Arc::new(makes));
         let message = format!(
             "the schema change cannot be made of rows of table \"{}\" that were written meanwhile",
             source.name
         );
         let wanted = OnlineCheck {
-            of: BuildOf::Made(self.next_id()?),
+            of,
             columns,
             check: makes.clone(),
             recipe: Some(recipe),

@@ -35,8 +35,8 @@ pub(super) enum CheckRecipe {
 }
 
 impl CheckRecipe {
-    pub fn bytes(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("it has only string keys")
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).expect("it has only string keys")
     }
 }
 
@@ -133,7 +133,7 @@ impl Makes {
     ) -> Makes {
         let ty = |id: &ColumnId| source.all_columns().find(|column| column.id == *id);
         let types = query.inputs().iter().filter_map(ty).map(|column| column.ty).collect();
-        let source = Box::new(TableDef { lazy: None, ..source.clone() });
+        let source = Box::new(source.without_migrations());
         let (constants, demands) = Default::default();
         let recipe = MadeRecipe { source, query: how, outputs, constants, demands };
         Makes { query, types, recipe, demands: Vec::new() }
@@ -154,9 +154,10 @@ impl Makes {
         !self.demands.is_empty()
     }
 
-    /// Has columns of a table that are not made as all of its rows have them.
-    pub fn add_constants(&mut self, def: &TableDef) {
-        let others = def.all_columns().filter(|column| self.place(column.id).is_none());
+    /// Has those of some columns of a table that are not made, as all of its rows have them.
+    pub fn add_constants(&mut self, def: &TableDef, wanted: &[ColumnId]) {
+        let others = def.all_columns().filter(|column| wanted.contains(&column.id));
+        let others = others.filter(|column| self.place(column.id).is_none());
         let constant = |column: &ColumnDef| (column.id, column.ty, column.missing.clone());
         let constants = others.map(constant).collect();
         self.recipe.constants = constants;
@@ -192,7 +193,8 @@ impl Makes {
 
     /// Demands that keys of an index of a table are not too long, if that is not known.
     pub fn demand_keys_fit(&mut self, def: &TableDef, index: &IndexDef) {
-        let one = TableDef { indexes: vec![index.clone()], lazy: None, ..def.clone() };
+        let is_key = |id: ColumnId| index.spec.key.iter().any(|part| part.column == id);
+        let one = TableDef { indexes: vec![index.clone()], ..def.of_columns(is_key) };
         let Some(check) = KeysFit::of(&one, one.space.home()) else { return };
         let places = check.inputs().iter().map(|id| self.place(*id)).collect();
         let Some(places) = places else { return };
@@ -261,14 +263,14 @@ impl RowCheck for Makes {
 
 impl Catalog {
     /// A condition that another server verifies, of its recipe.
-    pub fn row_check(&self, recipe: &[u8]) -> Result<Arc<dyn RowCheck>, EngineError> {
+    pub fn row_check(&self, recipe: &str) -> Result<Arc<dyn RowCheck>, EngineError> {
         let broken = |what: &str| EngineError::Refused {
             state: SqlState::DATA_CORRUPTED,
             message: format!("a condition cannot be read: {what}"),
         };
         let recompile =
             self.recompile.get().ok_or_else(|| broken("the database is not open yet"))?;
-        let recipe = serde_json::from_slice(recipe).map_err(|error| broken(&error.to_string()))?;
+        let recipe = serde_json::from_str(recipe).map_err(|error| broken(&error.to_string()))?;
         self.check_of(recipe, &**recompile).map_err(|error| as_engine(&error))
     }
 
