@@ -815,6 +815,22 @@ def test_styles_after_a_restart(start):
                          f"select id, day::text, x, i, k from {table} order by id")
 
 
+def test_groups_by_more_than_an_index_begins_with(start):
+    """An index of the source has some of the columns that groups are told apart by: one of its keys is several groups."""
+    twins = Twins(start)
+    twins.do_all("create table s (id int primary key, w int not null, d int not null, x int)", "create index on s (w)",
+                 "insert into s select g, g % 3, g % 5, g from generate_series(1, 300) g",
+                 "create table k (w int, d int)", "insert into k values (0, 2), (2, 4), (7, 7)")
+    twins.make("create table t as select w, d, sum(x) as x, count(*) as n from s group by w, d",
+               "alter table t add primary key (w, d)", "drop table s")
+    for sql in ("select * from t where w = 1 and d = 2", "select * from t where w = 2 and d = 4",
+                "select * from t join k using (w, d) order by w, d", "insert into t values (0, 4, 1, 1)",
+                "insert into t values (0, 3, 1, 1) on conflict (w, d) do update set x = -1 returning *",
+                "update t set n = 0 where w = 1 and d = 1 returning *", "select count(*), sum(x), sum(n) from t",
+                "select * from t order by w, d"):
+        twins.do(sql)
+
+
 def test_no_memory(start):
     """Past the memory limit rows cannot be moved: they are read all the same, and written again after that."""
     server = start(environment={"FROGLET_MEMORY_LIMIT": "24MB"})

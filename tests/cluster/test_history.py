@@ -30,6 +30,7 @@ def test_the_safe_point_moves_behind_whoever_reads(cluster, gateways):
     one, other = gateways(2, arguments=["--store-history", f"{HISTORY_S}s"])
     with connect(one) as writer, connect(other) as reader, connect(other) as idle:
         writer.execute("create table t (id int primary key, n int)")
+        writer.execute("create table other (id int)")
         writer.execute("insert into t select g, 0 from generate_series(1, 100) g")
         reader.execute("begin isolation level repeatable read")
         assert reader.execute("select sum(n) from t").fetchone() == (0,)
@@ -56,3 +57,11 @@ def test_the_safe_point_moves_behind_whoever_reads(cluster, gateways):
         assert safe_point < milliseconds(cluster.timestamp()) - HISTORY_S * 1000
         for connection in (writer, reader, idle):
             assert connection.execute("select sum(n), count(*) from t").fetchone() == (991, 100)
+        # What the catalog was known as of is collected as well: who changes it does not mind.
+        reader.execute("alter table t add column more int default 7")
+        writer.execute("drop table other")
+        with idle.transaction():
+            idle.execute("alter table t rename column n to number")
+            idle.execute("create index on t (number)")
+        writer.execute("alter table t alter number type bigint")
+        assert reader.execute("select sum(number), sum(more) from t").fetchone() == (991, 700)

@@ -373,8 +373,10 @@ impl LazyPlaced for LazyUnits {
                 };
                 let source = input.source.table.layout();
                 let route = Route::of(parts, layout, source, plain)?;
+                // What a key of the source's index is known by, and no other part of the target's.
+                let common = parts.iter().take(route.len());
                 let known: HashSet<ColumnId> =
-                    parts.iter().filter_map(|part| plain(part.column)).collect();
+                    common.filter_map(|part| plain(part.column)).collect();
                 let is_known = |(at, _): &(usize, _)| known.contains(&source.columns[*at].id);
                 let has_unit = input.key.iter().all(is_known);
                 Some(UnitRoute { input: at, route, has_unit })

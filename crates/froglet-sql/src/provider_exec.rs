@@ -368,13 +368,17 @@ impl Source {
         let table = &self.table.table;
         let (mut rids, mut lookups) = (Vec::new(), 0);
         // Nobody can stop what is looked up at once.
-        let at_once = match self.left == usize::MAX {
-            true if access.unique => RANGES_AT_ONCE,
-            // Each is a request, and they are waited for together.
-            true if self.table.def.space.home() == Home::Cluster => REQUESTS_AT_ONCE,
-            _ => 1,
+        let (mut at_once, most_at_once) = match self.left == usize::MAX {
+            true if access.unique => (RANGES_AT_ONCE, RANGES_AT_ONCE),
+            // Each is a request, and they are waited for together; not before the first of them were short.
+            true if self.table.def.space.home() == Home::Cluster => (1, REQUESTS_AT_ONCE),
+            _ => (1, 1),
         };
-        for ranges in access.ranges.chunks(at_once) {
+        let mut rest = &access.ranges[..];
+        while !rest.is_empty() {
+            let ranges;
+            (ranges, rest) = rest.split_at(at_once.min(rest.len()));
+            at_once = (2 * at_once).min(most_at_once);
             for range in ranges {
                 self.table.note_range(&self.snapshot, access.index, || range.clone());
             }

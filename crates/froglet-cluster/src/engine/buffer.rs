@@ -6,6 +6,9 @@ use froglet_engine::{RowId, SpaceId};
 
 use crate::client::Mutation;
 
+/// Fewer rows make no other table of a table.
+const MANY_ROWS: usize = 64;
+
 /// A key before a write: it was not in the buffer, or as it was.
 type Before = Option<Option<Vec<u8>>>;
 
@@ -94,6 +97,15 @@ impl Buffer {
         rows.sort_unstable();
         rows.dedup();
         rows
+    }
+
+    /// How many writes of rows there were in each space, if there were many.
+    pub fn many_rows(&self) -> Vec<(SpaceId, usize)> {
+        let mut many = HashMap::new();
+        if self.rows.len() >= MANY_ROWS {
+            self.rows.iter().for_each(|(_, space, _)| *many.entry(*space).or_default() += 1);
+        }
+        many.into_iter().collect()
     }
 
     pub fn spaces(&self) -> Vec<SpaceId> {

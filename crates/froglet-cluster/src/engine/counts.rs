@@ -2,7 +2,7 @@
 //! that ask, and remembers.
 //!
 //! ```text
-//!   the first rows of a table ─┬─ that is all of it ─▶ so many                         looked at again after a minute
+//!   the first rows of a table ─┬─ that is all of it ─▶ so many                         looked at again after 20 s   
 //!                              └─ there are more    ─▶ as many as regions have keys,   after ten
 //!                                                      or very many, if nobody knows
 //! ```
@@ -28,22 +28,38 @@ const MOST_ROWS: usize = 4_096;
 const MOST_BYTES: usize = 1 << 20;
 /// Rows that are asked for first: they may be long.
 const FIRST_ROWS: u32 = 16;
-const KEPT_EXACT: Duration = Duration::from_secs(60);
+const KEPT_EXACT: Duration = Duration::from_secs(20);
 const KEPT_ESTIMATED: Duration = Duration::from_secs(600);
+/// So many tables are looked at at a time: somebody may ask for all.
+const MOST_LOOKS: usize = 4;
+/// Where more are known, those that nobody has asked for of late are forgotten.
+const MOST_KNOWN: usize = 4_096;
 /// After a look that has failed.
 const KEPT_FAILED: Duration = Duration::from_secs(5);
 
 /// What this gateway knows.
 #[derive(Default)]
 pub(super) struct Counts {
-    known: Mutex<HashMap<SpaceId, Count>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    counts: HashMap<SpaceId, Count>,
+    looks: usize,
 }
 
 #[derive(Clone, Copy)]
 struct Count {
     rows: u64,
-    /// It is looked at again from then on; none: somebody is at it.
-    again: Option<Instant>,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Looking,
+    /// It is looked at again from then on.
+    Until(Instant),
 }
 
 /// Where the rows of a table are.
@@ -58,19 +74,35 @@ pub(super) struct RowsOf {
 impl Counts {
     /// About how many rows a table has.
     pub fn estimate(core: &Arc<Core>, space: SpaceId, of: impl FnOnce() -> RowsOf) -> u64 {
+        let now = Instant::now();
         let mut known = core.counts.known.lock();
+        let Known { counts, looks } = &mut *known;
+        if counts.len() >= MOST_KNOWN && !counts.contains_key(&space) {
+            counts.retain(|_, count| !matches!(count.state, State::Until(until) if until <= now));
+        }
         let count =
-            known.entry(space).or_insert(Count { rows: UNKNOWN, again: Some(Instant::now()) });
-        if count.again.is_some_and(|again| again <= Instant::now()) {
-            count.again = None;
+            counts.entry(space).or_insert(Count { rows: UNKNOWN, state: State::Until(now) });
+        if matches!(count.state, State::Until(until) if until <= now) && *looks < MOST_LOOKS {
+            count.state = State::Looking;
+            *looks += 1;
             core.handle.spawn(behind(look(Arc::clone(core), of())));
         }
         count.rows
     }
 
+    /// So many rows of a table were written: it is looked at again, if it may have become another one.
+    pub fn wrote(&self, space: SpaceId, rows: usize) {
+        if let Some(count) = self.known.lock().counts.get_mut(&space)
+            && let State::Until(until) = &mut count.state
+            && rows as u64 > count.rows / 8
+        {
+            *until = (*until).min(Instant::now());
+        }
+    }
+
     /// A table is gone.
     pub fn forget(&self, space: SpaceId) {
-        self.known.lock().remove(&space);
+        self.known.lock().counts.remove(&space);
     }
 }
 
@@ -82,8 +114,9 @@ async fn look(core: Arc<Core>, of: RowsOf) {
         Err(_) => KEPT_FAILED,
     };
     let mut known = core.counts.known.lock();
-    let Some(count) = known.get_mut(&of.space) else { return };
-    count.again = Some(Instant::now() + kept);
+    known.looks -= 1;
+    let Some(count) = known.counts.get_mut(&of.space) else { return };
+    count.state = State::Until(Instant::now() + kept);
     match found {
         Ok((rows, _)) => count.rows = rows,
         Err(error) => tracing::debug!(%error, space = of.space.0, "rows are not counted"),

@@ -202,7 +202,13 @@ impl Core {
             TxnId(0) => None,
             own => self.txns.read().get(&own).map(|shared| Arc::clone(&shared.buffer)),
         };
-        View { core: self, ts: snapshot.ts.0, own, asked: snapshot.asked().cloned() }
+        View {
+            core: self,
+            ts: snapshot.ts.0,
+            own,
+            asked: snapshot.asked().cloned(),
+            may_lack: false,
+        }
     }
 
     fn charge(&self, bytes: u64) -> Result<(), EngineError> {

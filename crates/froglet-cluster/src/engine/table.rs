@@ -476,8 +476,8 @@ impl Table for ClusterTable {
 
     fn changed_since(&self, rid: RowId, ts: Ts) -> bool {
         let Some(at) = self.core.interned.key(rid) else { return true };
-        let view = |ts| View::at(&self.core, ts);
-        read(view(ts.0).get(&at)) != read(view(self.core.now()).get(&at))
+        let then = View::of_what_has_stayed(&self.core, ts.0);
+        read(then.get(&at)) != read(View::at(&self.core, self.core.now()).get(&at))
     }
 
     fn regions(&self) -> Result<TableRegions, EngineError> {

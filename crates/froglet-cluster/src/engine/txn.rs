@@ -344,6 +344,7 @@ impl EngineTxn for ClusterTxn {
         let mark = self.changes_catalog().then_some(self.shared.writes.start_ts);
         let (core, number) = (Arc::clone(&self.core), commit.0);
         let builds = std::mem::take(&mut self.builds);
+        let many_rows = self.shared.buffer.lock().many_rows();
         self.core.txns.write().remove(&self.id);
         self.core.memory.fetch_sub(self.charged_bytes, Ordering::Relaxed);
         self.has_ended = true;
@@ -353,6 +354,9 @@ impl EngineTxn for ClusterTxn {
             let may = |ts| core.gateways.may_commit(under_way.lease, ts);
             let mut committed = pending.commit_if(may).await;
             drop((under_way, claim));
+            if committed.is_ok() {
+                many_rows.iter().for_each(|(space, rows)| core.counts.wrote(*space, *rows));
+            }
             if committed.is_err() {
                 // Those that are public, as far as the store knows, stay.
                 for build in builds {

@@ -20,12 +20,20 @@ pub(super) struct View<'a> {
     pub own: Option<Arc<Mutex<Buffer>>>,
     /// Where it is counted what it asks, if anywhere.
     pub asked: Option<Arc<Asked>>,
+    /// What it does not see may have been collected.
+    pub may_lack: bool,
 }
 
 impl View<'_> {
     /// The store as of a timestamp.
     pub fn at(core: &Core, ts: u64) -> View<'_> {
-        View { core, ts, own: None, asked: None }
+        View { core, ts, own: None, asked: None, may_lack: false }
+    }
+
+    /// The same, of however long ago: to tell whether a key is still what it was then. A value that has stayed since is there,
+    /// whatever was collected, since nothing newer stands for it.
+    pub fn of_what_has_stayed(core: &Core, ts: u64) -> View<'_> {
+        View { may_lack: true, ..View::at(core, ts) }
     }
 
     fn wait<T: Send>(
@@ -34,7 +42,9 @@ impl View<'_> {
     ) -> Result<T, EngineError> {
         let asks = async {
             let answer = asks.await?;
-            self.core.gateways.still_reads(self.ts).await?;
+            if !self.may_lack {
+                self.core.gateways.still_reads(self.ts).await?;
+            }
             Ok(answer)
         };
         let answer = match &self.asked {

@@ -226,7 +226,7 @@ impl ClusterTable {
             self.lock(txn, vec![Locking { key: at.to_vec(), is_new: false }], base)?;
             // The store takes no lock with a timestamp before the transaction's start.
             if let Some(ts) = base.filter(|base| *base < txn.shared.writes.start_ts) {
-                let then = View::at(&txn.core, ts);
+                let then = View::of_what_has_stayed(&txn.core, ts);
                 if then.get(at)? != own(txn).flatten() {
                     return Err(WriteStop::Changed);
                 }

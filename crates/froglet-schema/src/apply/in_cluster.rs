@@ -147,7 +147,9 @@ impl BuiltFor {
         let mut defs = self.defs.iter().filter(|def| def.space == space || is_source);
         match of {
             BuildOf::Index(id) => defs.any(|def| def.index_by_id(id).is_some()),
-            BuildOf::Constraint(id) => defs.any(|def| Demand::Constraint(id).is_in(def)),
+            BuildOf::Constraint(id) => {
+                defs.next().is_some_and(|def| Demand::Constraint(id).is_in(def))
+            }
             BuildOf::NotNull(id) => defs.any(|def| Demand::NotNull(id).is_in(def)),
             BuildOf::Made(_) => is_source,
         }

@@ -18,8 +18,8 @@ use crate::engine::{Core, failed, keys};
 
 /// A closer gives up after so long.
 const LONGEST_CLOSING: Duration = Duration::from_secs(10);
-/// It waits so long for the fence of another.
-const LONGEST_QUEUE: Duration = Duration::from_secs(30);
+/// It waits so long for the fence of another, which may wait for what this one has written: it gives up before that one.
+const LONGEST_QUEUE: Duration = Duration::from_secs(8);
 /// What was not taken away is tried again after so long.
 const AGAIN: Duration = Duration::from_millis(200);
 

@@ -38,7 +38,12 @@ struct Computes {
 
 impl Computes {
     /// From the work of an edit of a table, which reads it as it was before its statement.
-    fn of(base: &TableDef, before: &TableDef, edited: &Edited) -> Result<Computes, SchemaError> {
+    fn of(
+        base: &TableDef,
+        before: &TableDef,
+        edited: &Edited,
+        recompile: &dyn Recompile,
+    ) -> Result<Computes, SchemaError> {
         let mut computes = Computes::default();
         let is_equal = |part: &KeyPart| edited.new_ids.is_equal(part.column);
         for work in &edited.work {
@@ -54,7 +59,8 @@ impl Computes {
                         // Only of what others have it was asked whether it can move.
                         None => return Err(unsupported(OF_OWN_ROWS)),
                     };
-                    computes.add((base, before), edited, (*target, transform), lazily);
+                    let of = (*target, transform);
+                    computes.add((base, before), edited, of, lazily, recompile);
                 }
                 Work::Verify(check, _) => computes.checks.push(check.clone()),
                 Work::Index(id) => {
@@ -83,6 +89,7 @@ impl Computes {
         edited: &Edited,
         (target, transform): (ColumnId, &Arc<dyn Transform>),
         lazily: &LazyFill,
+        recompile: &dyn Recompile,
     ) {
         let new_ids = &edited.new_ids;
         let was = new_ids.columns.iter().find(|(_, new)| *new == target).map(|(old, _)| *old);
@@ -92,9 +99,12 @@ impl Computes {
             self.not_null.push(target);
         }
         self.may_fail.extend(lazily.may_fail.then_some(target));
-        let inputs = transform.inputs();
-        let table = Box::new(before.of_columns(|id| inputs.contains(&id)));
-        let recipe = lazily.recipe.clone();
+        let (inputs, recipe) = (transform.inputs(), lazily.recipe.clone());
+        let few = before.of_columns(|id| inputs.contains(&id));
+        // The text may name columns that are of no concern.
+        let again = recompile.column(&recipe, &few);
+        let is_enough = again.is_ok_and(|again| again.inputs() == inputs);
+        let table = Box::new(if is_enough { few } else { before.of_columns(|_| true) });
         let computed = Computed { column: target, recipe, table, converts };
         self.computed.push((computed, transform.clone()));
     }
@@ -178,7 +188,8 @@ impl Catalog {
         (base, before): (&TableVersion, &TableVersion),
         edited: Edited,
     ) -> Result<(), SchemaError> {
-        let mut computes = Computes::of(&base.def, &before.def, &edited)?;
+        let recompile = &**self.recompile();
+        let mut computes = Computes::of(&base.def, &before.def, &edited, recompile)?;
         check(&edited.def)?;
         let (source, was, mut computed) = self.source_of_move(txn, scope, before)?;
         computed.append(&mut computes.computed);
