@@ -108,6 +108,14 @@ pub fn run(args: &Args) -> Result<Report> {
     Ok(report)
 }
 
+/// What has failed fails the benchmark, and does not take away what else was measured.
+fn attempted(report: &mut Report, done: Result<()>) {
+    if let Err(error) = done {
+        progress::phase(&format!("failed: {error:#}"));
+        report.fail(format!("{error:#}"));
+    }
+}
+
 /// What the experiment at a round trip is called.
 fn requests_name(rtt_ms: f64) -> String {
     format!("requests, RTT {rtt_ms} ms")
@@ -129,16 +137,20 @@ impl Bench<'_> {
         let cluster = Cluster::start(args, 3)?;
         let modes = if is_small { &FEW[..] } else { &MODES[..] };
         for (name, delay_ms) in requests {
-            self.requests(&cluster, modes, &name, delay_ms, report).context(name)?;
+            let done = self.requests(&cluster, modes, &name, delay_ms, report);
+            attempted(report, done.context(name));
         }
         if placement {
-            placement::run(self, &cluster, report).context("placement")?;
+            let done = placement::run(self, &cluster, report);
+            attempted(report, done.context("placement"));
         }
         if tpcb {
-            tpcb::run(self, &cluster, report).context(tpcb::NAME)?;
+            let done = tpcb::run(self, &cluster, report);
+            attempted(report, done.context(tpcb::NAME));
         }
         if tpcc {
-            timeline::run(self, &cluster, report)?;
+            let done = timeline::run(self, &cluster, report);
+            attempted(report, done);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::cluster::Cluster;
 use super::modes::Mode;
-use super::{Bench, MIDDLE, RTTS};
+use super::{Bench, MIDDLE, RTTS, attempted};
 use crate::report::Report;
 use crate::tpccd::arrivals::Arrivals;
 use crate::tpccd::flip::change::{Change, JOIN, SPLIT};
@@ -87,7 +87,13 @@ fn measure(
         modes.iter().copied().filter(|mode| with_osc || *mode != Mode::Osc).collect();
     let mut outcomes = Vec::new();
     for mode in &modes {
-        let outcome = run(*mode, Arrivals::Even { per_second })?;
+        let outcome = match run(*mode, Arrivals::Even { per_second }) {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                attempted(report, Err(error.context(name.to_owned())));
+                continue;
+            }
+        };
         let served = outcome.recording.per_second(outcome.window);
         progress::phase(&format!("{name}: {}: {served:.1} of {per_second:.1}/s", mode.name()));
         figures::add(report, mode.name(), name, &outcome, Some(per_second));
