@@ -316,7 +316,7 @@ def test_an_expression_names_columns_that_do_not_matter(gateways, change):
         with a.transaction():
             a.execute(change)
             b.execute("insert into t values (10, 10, 'bb', 'x')")
-            a.execute("alter table t alter b type varchar(30)")
+            a.execute("alter table t alter x type varchar(30)")
         rows = "select * from t order by id"
         assert a.execute(rows).fetchall() == b.execute(rows).fetchall() and b.execute("select count(*) from t").fetchone() == (10,)
         b.execute("update t set id = -id where id < 5")
