@@ -134,7 +134,7 @@ def test_what_cannot_be_is_told_before_the_commit(gateways):
             refused(connection, "insert into item (id, part, rest) values (-1, 10, 1)", "23514")
             refused(connection, "insert into item (id, part) values (-1, 1)", "23502")
             found = connection.execute("select id from item where rest = 7 and part = 2 order by id").fetchall()
-            assert found == [(107,), (207,), (303,), (507,)] or found == sorted(found) and found
+            assert found == [(i,) for i in range(7, 601, 100) if i % 7 == 2] != []
 
 
 def refused_within(connection, statement, state):
@@ -173,7 +173,8 @@ def test_what_is_undone_leaves_the_table_as_it_was(gateways):
             assert connection.execute("select count(*), sum(part), sum(more) from item").fetchone() == (
                 601, 602 + sum(row[1] for row in before), 10 * (602 + sum(row[1] for row in before)))
         statements = "select statement from froglet.migrations where phase <> 'aborted'"
-        assert [row[0][:33] for row in b.execute(statements)] == ["alter table item add column more b"[:33]]
+        assert b.execute(statements).fetchall() == [
+            ("alter table item add column more bigint generated always as (part * 10) stored",)]
 
 
 def test_rows_that_a_transaction_has_are_not_moved_by_its_change(gateways):
@@ -223,13 +224,16 @@ def test_what_is_demanded_no_more_fails_no_commit(gateways):
         b.execute("update item set part = 50 where id = 8")
         a.execute("commit")
         assert b.execute("select part from item where id = 8").fetchone() == (50,)
-        for gone in ("drop table item", "truncate item"):
+        for gone in ("truncate item", "drop table item"):
+            a.execute("drop table item")
+            for statement in ITEMS:
+                a.execute(statement)
             a.execute("begin")
             a.execute("alter table item alter rest type smallint using (rest + 1)::smallint")
             a.execute(gone)
             b.execute("update item set rest = 32767 where id = 8")
-            a.execute("commit" if gone.startswith("truncate") else "rollback")
-            b.execute("update item set rest = 1 where id = 8")
+            a.execute("commit")
+        a.execute(ITEMS[0])
         for mode, type in (("auto", "uuid using gen_random_uuid()"), ("eager", "text")):
             a.execute(f"set froglet.migration = {mode}")
             with a.transaction():

@@ -1,5 +1,8 @@
 //! What the catalog says of an object: one JSON document per object, in row space 0.
 
+use std::sync::Arc;
+
+use crate::change::Transform;
 use crate::error::SchemaError;
 use crate::lazy::LazyDef;
 use crate::lazy_columns::LazyColumnDef;
@@ -375,6 +378,20 @@ impl TableDef {
             referenced_by: Vec::new(),
             lazy: None,
             lazy_columns: Vec::new(),
+        }
+    }
+
+    /// The columns that an expression reads, if its text can be compiled over these alone: it may name others that are of no
+    /// concern, and needs them all then.
+    pub fn of_inputs(
+        &self,
+        inputs: &[ColumnId],
+        compile: impl Fn(&TableDef) -> Option<Arc<dyn Transform>>,
+    ) -> TableDef {
+        let few = self.of_columns(|id| inputs.contains(&id));
+        match compile(&few).is_some_and(|again| again.inputs() == inputs) {
+            true => few,
+            false => self.of_columns(|_| true),
         }
     }
 

@@ -69,6 +69,15 @@ pub trait Recompile: Send + Sync {
     fn check(&self, recipe: &str) -> Result<(Arc<dyn Transform>, Vec<ColumnType>), SchemaError>;
 }
 
+impl CatalogVersion {
+    /// Has a table under the name that it had, for what is compiled again over it.
+    pub(crate) fn add_source(&mut self, source: &TableDef, table: Arc<dyn Table>) {
+        let version = TableVersion::new(source.clone(), Ts(1), table);
+        self.names.insert((source.schema.clone(), source.name.clone()), source.id);
+        self.tables.insert(source.id, Arc::new(version));
+    }
+}
+
 impl Catalog {
     /// A table under a definition, as everybody reads and writes it.
     pub(crate) fn open_table(&self, def: &TableDef) -> Result<Arc<dyn Table>, EngineError> {
@@ -559,9 +568,7 @@ impl Catalog {
                 table = LazyTable::past(table, lazy.clone());
                 made_by = Some(lazy);
             }
-            let version = TableVersion::new(source.clone(), Ts(1), table.clone());
-            with_sources.tables.insert(source.id, Arc::new(version));
-            with_sources.names.insert((source.schema.clone(), source.name.clone()), source.id);
+            with_sources.add_source(source, table.clone());
             sources.push(LazySource { table: table.clone(), seen: table, made_by });
         }
         let query = match def.is_move_of(target.id) {

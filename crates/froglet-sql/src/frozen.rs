@@ -13,7 +13,6 @@ use crate::error::SqlError;
 use crate::functions::may_use;
 use crate::privileges::bits;
 use crate::types::Zone;
-use crate::types::style::Style;
 
 /// See the module. Sequences go on.
 pub(crate) struct Frozen {
@@ -80,12 +79,7 @@ impl Frozen {
         session: Arc<dyn SessionFunctions>,
         catalog: Arc<CatalogVersion>,
     ) -> Frozen {
-        let setting = |name| values.setting(name).unwrap_or_default();
-        let zone = Zone::parse(&setting("TimeZone")).unwrap_or(Zone::UTC).in_style(Style::of(
-            &setting("DateStyle"),
-            &setting("IntervalStyle"),
-            &setting("extra_float_digits"),
-        ));
+        let zone = Zone::of_settings(|name| values.setting(name).unwrap_or_default());
         Frozen { zone, catalog, session, values, allowed: Mutex::default() }
     }
 }

@@ -331,12 +331,9 @@ pub(crate) fn recipe_of_condition(
     frozen: &Arc<Frozen>,
 ) -> Option<String> {
     let recipe = recipe(From::Expression(expr), table, &condition_column(), frozen)?;
-    let compile = |table| recompile(&recipe, frozen.clone(), table, &CatalogVersion::default());
-    let all = compile(table).ok()?;
-    let few = table.of_columns(|id| all.inputs().contains(&id));
-    // The text may name columns that are of no concern.
-    let is_enough = compile(&few).is_ok_and(|again| again.inputs() == all.inputs());
-    let table = Cow::Owned(if is_enough { few } else { table.of_columns(|_| true) });
+    let nothing = CatalogVersion::default();
+    let compile = |table: &TableDef| recompile(&recipe, frozen.clone(), table, &nothing).ok();
+    let table = Cow::Owned(table.of_inputs(compile(table)?.inputs(), compile));
     let recipe = ConditionRecipe { table, recipe };
     Some(serde_json::to_string(&recipe).expect("a recipe has only string keys"))
 }

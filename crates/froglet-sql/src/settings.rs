@@ -28,7 +28,7 @@ use crate::session::postgres_settings::{all as specs, place_of};
 use crate::session::setting_units::Unit;
 use crate::setting_specs::{Context, Kind, Spec};
 use crate::temporary;
-use crate::types::style::{self, Style};
+use crate::types::style;
 use crate::types::zone::{self, Zone};
 
 /// What is asked for in every statement.
@@ -411,11 +411,7 @@ impl Hot {
             search_path: search_path(get("search_path"), user),
             user: Arc::from(user),
             timezone: Arc::from(get("TimeZone")),
-            zone: Zone::parse(get("TimeZone")).unwrap_or(Zone::UTC).in_style(Style::of(
-                get("DateStyle"),
-                get("IntervalStyle"),
-                get("extra_float_digits"),
-            )),
+            zone: Zone::of_settings(get),
             notices: !matches!(get("client_min_messages"), "warning" | "error"),
             warnings: get("client_min_messages") != "error",
         }

@@ -2,8 +2,8 @@
 //! that ask, and remembers.
 //!
 //! ```text
-//!   the first rows of a table ─┬─ that is all of it ─▶ so many                         looked at again after 20 s   
-//!                              └─ there are more    ─▶ as many as regions have keys,   after ten
+//!   the first rows of a table ─┬─ that is all of it ─▶ so many                         looked at again after 20 s
+//!                              └─ there are more    ─▶ as many as regions have keys,   after ten minutes
 //!                                                      or very many, if nobody knows
 //! ```
 //! It is for plans alone: whether a row is looked up, or all are read.
@@ -55,7 +55,7 @@ struct Count {
     state: State,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 enum State {
     Looking,
     /// It is looked at again from then on.

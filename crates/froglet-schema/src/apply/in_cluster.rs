@@ -147,6 +147,7 @@ impl BuiltFor {
         let mut defs = self.defs.iter().filter(|def| def.space == space || is_source);
         match of {
             BuildOf::Index(id) => defs.any(|def| def.index_by_id(id).is_some()),
+            // It has its number wherever its rows are; the table as it is says whether it is demanded.
             BuildOf::Constraint(id) => {
                 defs.next().is_some_and(|def| Demand::Constraint(id).is_in(def))
             }

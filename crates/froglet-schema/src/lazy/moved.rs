@@ -169,13 +169,17 @@ impl LazyMoved {
 
     /// The way from each index of a layout of the target.
     pub(super) fn routes(&self, layout: &Layout) -> Vec<Option<Route>> {
-        let source = self.source.table.layout();
-        Route::of_each(layout, source, |id| self.query.converted(self.state.output(id)?, source))
+        Route::of_each(layout, self.source.table.layout(), |id| self.converted(id))
     }
 
     /// The plain column of the source that a column of the target is.
     fn plain(&self, id: ColumnId) -> Option<ColumnId> {
         self.query.plain(self.state.output(id)?, self.source.table.layout())
+    }
+
+    /// The column of the source that one of the target is, maybe in another type ([`RowQuery::converted`]).
+    fn converted(&self, id: ColumnId) -> Option<ColumnId> {
+        self.query.converted(self.state.output(id)?, self.source.table.layout())
     }
 
     /// What the query makes of rows of the source of which its inputs were read: in lists, whole groups in each.
@@ -571,12 +575,10 @@ impl LazyMigration for LazyMoved {
     }
 
     fn is_unique(&self, columns: &[ColumnId]) -> bool {
-        let source = self.source.table.layout();
-        let of = |id| self.query.converted(self.state.output(id)?, source);
-        let of: Vec<ColumnId> = columns.iter().filter_map(|id| of(*id)).collect();
+        let of: Vec<ColumnId> = columns.iter().filter_map(|id| self.converted(*id)).collect();
         match self.query.groups() {
             None => self.state.def.source.is_unique_by(&of),
-            Some(groups) => groups.is_one_by(source, &of),
+            Some(groups) => groups.is_one_by(self.source.table.layout(), &of),
         }
     }
 

@@ -87,6 +87,11 @@ impl Rewritten {
         (Rewritten::of(&source, computed), source)
     }
 
+    /// Its columns, each with what computes it.
+    pub fn into_compiled(self) -> Vec<Compiled> {
+        self.computed
+    }
+
     /// What computes its columns.
     pub fn computed(&self) -> Vec<Computed> {
         self.computed.iter().map(|(computed, _)| computed.clone()).collect()

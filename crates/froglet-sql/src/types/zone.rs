@@ -57,6 +57,15 @@ impl Zone {
         Zone { rule, style: Style::DEFAULT }
     }
 
+    /// Of the settings that say so: TimeZone and those of [`Style::of`].
+    pub fn of_settings<S: AsRef<str>>(setting: impl Fn(&'static str) -> S) -> Zone {
+        Zone::parse(setting("TimeZone").as_ref()).unwrap_or(Zone::UTC).in_style(Style::of(
+            setting("DateStyle").as_ref(),
+            setting("IntervalStyle").as_ref(),
+            setting("extra_float_digits").as_ref(),
+        ))
+    }
+
     /// The same in another style.
     pub fn in_style(self, style: Style) -> Zone {
         Zone { style, ..self }

@@ -99,12 +99,9 @@ impl Computes {
             self.not_null.push(target);
         }
         self.may_fail.extend(lazily.may_fail.then_some(target));
-        let (inputs, recipe) = (transform.inputs(), lazily.recipe.clone());
-        let few = before.of_columns(|id| inputs.contains(&id));
-        // The text may name columns that are of no concern.
-        let again = recompile.column(&recipe, &few);
-        let is_enough = again.is_ok_and(|again| again.inputs() == inputs);
-        let table = Box::new(if is_enough { few } else { before.of_columns(|_| true) });
+        let recipe = lazily.recipe.clone();
+        let compile = |table: &TableDef| recompile.column(&recipe, table).ok();
+        let table = Box::new(before.of_inputs(transform.inputs(), compile));
         let computed = Computed { column: target, recipe, table, converts };
         self.computed.push((computed, transform.clone()));
     }
@@ -120,13 +117,13 @@ impl Computes {
     /// Looks at all rows for what is demanded, if something is.
     fn demands(&self, def: &TableDef, makes: &mut Makes) -> Result<bool, SchemaError> {
         for id in &self.not_null {
-            demand_not_null(makes, def, *id);
+            demand_not_null(makes, def, *id)?;
         }
         for check in &self.checks {
-            demand(makes, check)?;
+            evaluated(makes.demand(check))?;
         }
         for index in self.indexes.iter().filter_map(|id| def.index_by_id(*id)) {
-            makes.demand_keys_fit(def, index);
+            evaluated(makes.demand_keys_fit(def, index))?;
         }
         Ok(!self.may_fail.is_empty() || makes.has_demands())
     }
@@ -141,13 +138,14 @@ fn made_of(query: &Rewritten, source: &TableDef, def: &TableDef, wanted: &[Colum
     makes
 }
 
-fn demand_not_null(makes: &mut Makes, def: &TableDef, id: ColumnId) {
+fn demand_not_null(makes: &mut Makes, def: &TableDef, id: ColumnId) -> Result<(), SchemaError> {
     let column = def.column_by_id(id).expect("the edit has it");
-    makes.demand_not_null(id, not_null_violation(&def.name, &column.name));
+    evaluated(makes.demand_not_null(id, not_null_violation(&def.name, &column.name)))
 }
 
-fn demand(makes: &mut Makes, check: &Arc<dyn Check>) -> Result<(), SchemaError> {
-    match makes.demand(check) {
+/// Whether what is demanded can be looked at everywhere.
+fn evaluated(everywhere: bool) -> Result<(), SchemaError> {
+    match everywhere {
         true => Ok(()),
         false => Err(unsupported("a constraint that other servers cannot evaluate")),
     }
@@ -254,12 +252,8 @@ impl Catalog {
         };
         let def = &earlier.state().def;
         let source = earlier.moved_source().expect("it is a move").clone();
-        let recompile = self.recompile();
-        let again = |computed: &Computed| {
-            Ok((computed.clone(), recompile.column(&computed.recipe, &computed.table)?))
-        };
-        let computed = def.computed.iter().map(again).collect::<Result<_, SchemaError>>()?;
-        Ok((source, (*def.source).clone(), computed))
+        let query = Rewritten::compile(&def.source, &def.computed, &**self.recompile())?;
+        Ok((source, (*def.source).clone(), query.into_compiled()))
     }
 
     /// Looks at all rows of which a table of the transaction's own is made, for what a change demands of what is made. False: it
@@ -277,6 +271,9 @@ impl Catalog {
         let Some(query) = lazy.moved_rows() else { return Ok(false) };
         if edited.work.iter().any(|work| matches!(work, Work::Fill { .. })) {
             return Ok(false);
+        }
+        if edited.work.is_empty() {
+            return Ok(true);
         }
         let LazyDef { source, computed, recipe, outputs, .. } = &lazy.state().def;
         let moves = match lazy.state().is_move() {
@@ -296,21 +293,21 @@ impl Catalog {
         let mut looks = Vec::new();
         for column in may_be_null(&*lazy, base, edited) {
             let mut makes = makes_of(&[column.id]);
-            demand_not_null(&mut makes, &edited.def, column.id);
+            demand_not_null(&mut makes, &edited.def, column.id)?;
             looks.push((BuildOf::NotNull(column.id), makes));
         }
         for work in &edited.work {
             match work {
                 Work::Verify(check, Demand::Constraint(id)) => {
                     let mut makes = makes_of(check.inputs());
-                    demand(&mut makes, check)?;
+                    evaluated(makes.demand(check))?;
                     looks.push((BuildOf::Constraint(*id), makes));
                 }
                 Work::Index(id) => {
                     let index = edited.def.index_by_id(*id).expect("the edit has it");
                     let key: Vec<ColumnId> = index.spec.key.iter().map(|p| p.column).collect();
                     let mut makes = makes_of(&key);
-                    makes.demand_keys_fit(&edited.def, index);
+                    evaluated(makes.demand_keys_fit(&edited.def, index))?;
                     looks.push((BuildOf::Made(self.next_id()?), makes));
                 }
                 // Columns that are not to be NULL were looked at.

@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use arrow_array::{Array, BooleanArray, RecordBatch};
 use froglet_engine::batch::{array_of, batch_of};
-use froglet_engine::{ColumnId, ColumnType, EngineError, Row, RowCheck, SqlState, Ts, Value};
+use froglet_engine::{ColumnId, ColumnType, EngineError, Row, RowCheck, SqlState, Value};
 use serde::{Deserialize, Serialize};
 
-use crate::catalog::{Catalog, CatalogVersion, TableVersion};
+use crate::catalog::{Catalog, CatalogVersion};
 use crate::change::{Check, LazyQuery, RowQuery, Transform};
 use crate::def::{ColumnDef, IndexDef, TableDef};
 use crate::error::SchemaError;
@@ -169,21 +169,26 @@ impl Makes {
         all.position(|known| *known == id)
     }
 
-    /// Demands that a column is not NULL.
-    pub fn demand_not_null(&mut self, id: ColumnId, violation: SchemaErrorOf) {
-        let Some(place) = self.place(id) else { return };
+    fn places(&self, ids: &[ColumnId]) -> Option<Vec<usize>> {
+        ids.iter().map(|id| self.place(*id)).collect()
+    }
+
+    /// Demands that a column is not NULL; false, if it is not made.
+    pub fn demand_not_null(&mut self, id: ColumnId, violation: SchemaErrorOf) -> bool {
+        let Some(places) = self.places(&[id]) else { return false };
         let is_held = Box::new(|batch: &RecordBatch| {
             let column = batch.column(0);
             Ok((0..column.len()).map(|at| Some(!column.is_null(at))).collect())
         });
         let violation = Box::new(move |_: &RecordBatch| violation());
-        self.demands.push(Demanded { places: vec![place], is_held, violation });
+        self.demands.push(Demanded { places, is_held, violation });
         self.recipe.demands.push(DemandRecipe::NotNull(id));
+        true
     }
 
     /// Demands a condition that other servers can evaluate; false, if they cannot.
     pub fn demand(&mut self, check: &Arc<dyn Check>) -> bool {
-        let places = check.inputs().iter().map(|id| self.place(*id)).collect();
+        let places = self.places(check.inputs());
         let (Some(recipe), Some(places)) = (check.recipe(), places) else { return false };
         let recipe = DemandRecipe::Condition(recipe.to_owned(), check.inputs().to_vec());
         self.recipe.demands.push(recipe);
@@ -191,15 +196,15 @@ impl Makes {
         true
     }
 
-    /// Demands that keys of an index of a table are not too long, if that is not known.
-    pub fn demand_keys_fit(&mut self, def: &TableDef, index: &IndexDef) {
+    /// Demands that keys of an index of a table are not too long, if that is not known; false, if they are not made.
+    pub fn demand_keys_fit(&mut self, def: &TableDef, index: &IndexDef) -> bool {
         let is_key = |id: ColumnId| index.spec.key.iter().any(|part| part.column == id);
         let one = TableDef { indexes: vec![index.clone()], ..def.of_columns(is_key) };
-        let Some(check) = KeysFit::of(&one, one.space.home()) else { return };
-        let places = check.inputs().iter().map(|id| self.place(*id)).collect();
-        let Some(places) = places else { return };
+        let Some(check) = KeysFit::of(&one, one.space.home()) else { return true };
+        let Some(places) = self.places(check.inputs()) else { return false };
         self.recipe.demands.push(DemandRecipe::KeysFit(Box::new(one)));
         self.demands.push(Demanded::of_keys(places, check));
+        true
     }
 
     /// The first row of which something else is made, and what.
@@ -291,25 +296,17 @@ impl Catalog {
                 for demand in demands {
                     let is_known = match demand {
                         DemandRecipe::NotNull(id) => {
-                            makes.demand_not_null(id, Arc::new(|| gone("a column")));
-                            true
+                            makes.demand_not_null(id, Arc::new(|| gone("a column")))
                         }
                         DemandRecipe::Condition(recipe, ids) => {
-                            let places = ids.iter().map(|id| makes.place(*id)).collect();
-                            let (is_held, _) = recompile.check(&recipe)?;
-                            let demanded = |places| Demanded {
-                                places,
-                                is_held: flags_of(is_held),
-                                violation: Box::new(|_| gone("a condition")),
-                            };
-                            let demanded: Option<Demanded> = Option::map(places, demanded);
-                            let is_known = demanded.is_some();
-                            makes.demands.extend(demanded);
-                            is_known
+                            let is_held = flags_of(recompile.check(&recipe)?.0);
+                            let violation = Box::new(|_: &RecordBatch| gone("a condition"));
+                            let demanded = |places| Demanded { places, is_held, violation };
+                            let demanded = makes.places(&ids).map(demanded);
+                            demanded.map(|demanded| makes.demands.push(demanded)).is_some()
                         }
                         DemandRecipe::KeysFit(def) => {
-                            def.indexes.iter().for_each(|index| makes.demand_keys_fit(&def, index));
-                            true
+                            def.indexes.iter().all(|index| makes.demand_keys_fit(&def, index))
                         }
                     };
                     if !is_known {
@@ -335,9 +332,7 @@ impl Catalog {
         };
         let table = self.engine().open(source.space, Arc::new(source.layout()))?;
         let mut catalog = CatalogVersion::default();
-        let version = TableVersion::new(source.clone(), Ts(1), table);
-        catalog.names.insert((source.schema.clone(), source.name.clone()), source.id);
-        catalog.tables.insert(source.id, Arc::new(version));
+        catalog.add_source(source, table);
         match recompile.query(recipe, catalog)? {
             LazyQuery::Rows(_, query) => Ok(query),
             LazyQuery::Pairs(..) | LazyQuery::Units(_) => Err(gone("a query of rows")),
