@@ -29,7 +29,7 @@ use crate::figures::{BlockCounts, EngineFigures, TableRegions};
 use crate::id::{ColumnId, Home, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 use crate::layout::{Dictionary, Layout};
 use crate::moving::Moving;
-use crate::online::{BuildOf, OnlineIndexes};
+use crate::online::{BuildOf, OnlineIndexes, Referenced};
 use crate::range::{Direction, KeyRange};
 use crate::snapshot::{HeldBack, Snapshot};
 use crate::value::{ColumnType, Row, Value};
@@ -403,6 +403,11 @@ pub trait Table: Send + Sync {
 
     /// Indexes that are built while other servers write, of an engine whose tables several of them write.
     fn online_indexes(&self) -> Option<&dyn OnlineIndexes> {
+        None
+    }
+
+    /// How others refer to its rows, of an engine that has no row locks which several transactions may have at once.
+    fn referenced(&self) -> Option<&dyn Referenced> {
         None
     }
 

@@ -8,7 +8,7 @@ use crate::id::{ColumnId, IndexId, SpaceId};
 use crate::value::{ColumnType, Value};
 
 /// One column of a layout.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct ColumnSpec {
     /// Unique in the row space for ever.
     pub id: ColumnId,
@@ -113,7 +113,7 @@ impl IndexSpec {
 }
 
 /// The columns and indexes of a row space under one schema version.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Layout {
     /// In the order in which rows are given and returned.
     pub columns: Vec<ColumnSpec>,

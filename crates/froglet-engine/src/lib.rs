@@ -46,7 +46,9 @@ pub use figures::{Asked, BlockCounts, EngineFigures, RegionFigures, TableRegions
 pub use id::{ColumnId, Home, IdMap, IdSet, IndexId, Lsn, RowId, SpaceId, Ts, TxnId};
 pub use layout::{ColumnSpec, Dictionary, IndexSpec, KeyPart, Layout, NullKeys, RowKey, Within};
 pub use moving::{Ask, Found, Moved, Moving, Which};
-pub use online::{BuildOf, Built, OnlineBuild, OnlineCheck, OnlineIndexes, RowCheck};
+pub use online::{
+    BuildOf, Built, OnlineBuild, OnlineCheck, OnlineForeignKey, OnlineIndexes, Referenced, RowCheck,
+};
 pub use range::{Direction, KeyRange};
 pub use reads::{Reads, SpaceReads};
 pub use snapshot::{HeldBack, Holder, Snapshot};

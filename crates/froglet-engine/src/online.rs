@@ -4,11 +4,12 @@
 //!   build    ─▶ every server keeps its entries ─▶ entries of all rows ─▶ enter_own ─▶ commit: it is there for all
 //!   verify   ─▶ every server looks at what it writes ─▶ all rows are looked at     ─▶ commit: it holds for all
 //! ```
+//! A foreign key is verified so, too: what is looked at are parents of what is written, and children of what goes.
 
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::{ColumnId, EngineError, EngineTxn, IndexId, Row, Value};
+use crate::{ColumnId, EngineError, EngineTxn, IndexId, Row, Snapshot, Table, Value};
 
 /// What is built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -21,6 +22,8 @@ pub enum BuildOf {
     NotNull(ColumnId),
     /// That something can be made of each row, under a number of its own.
     Made(u32),
+    /// A foreign key, of this object id.
+    ForeignKey(u32),
 }
 
 /// How a build has ended.
@@ -66,6 +69,35 @@ pub struct OnlineCheck {
     pub violated: EngineError,
 }
 
+/// A foreign key that is to hold from a commit on.
+pub struct OnlineForeignKey<'a> {
+    /// Its constraint's object id.
+    pub id: u32,
+    /// The child's columns, by layout positions, in the order of the parent's key.
+    pub columns: Vec<usize>,
+    /// The parent, of the same engine.
+    pub parent: &'a dyn Table,
+    /// The layout position of its unique index.
+    pub parent_index: usize,
+    /// It is to hold for rows that are there, and for what is written meanwhile; else only for what is written from then on.
+    pub is_verified: bool,
+    /// The error of its transaction where it has become false.
+    pub violated: EngineError,
+}
+
+/// Rows that others refer to, of an engine in which no two transactions hold a row at once.
+pub trait Referenced {
+    /// Of some keys of a unique index, each of them whole and without NULLs, the first that no row has, as a view sees it.
+    /// Where all are there they are to be when the transaction commits, too: else that fails.
+    fn require(
+        &self,
+        txn: &mut dyn EngineTxn,
+        view: &Snapshot,
+        index: usize,
+        keys: &[Vec<u8>],
+    ) -> Result<Option<usize>, EngineError>;
+}
+
 /// See the module. Behind [`Table`](crate::Table).
 pub trait OnlineIndexes {
     /// Begins to build the index at a layout position, which nobody knows of yet. It is the transaction's: gone if that
@@ -90,5 +122,12 @@ pub trait OnlineIndexes {
         &self,
         txn: &mut dyn EngineTxn,
         check: OnlineCheck,
+    ) -> Result<OnlineBuild, EngineError>;
+
+    /// Begins to see to it that a foreign key of this table holds, whoever writes it or the parent, and does not know of it.
+    fn refer_online(
+        &self,
+        txn: &mut dyn EngineTxn,
+        key: OnlineForeignKey<'_>,
     ) -> Result<OnlineBuild, EngineError>;
 }

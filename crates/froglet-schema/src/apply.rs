@@ -374,6 +374,7 @@ impl Catalog {
         for parent in parents {
             self.refer_to(txn, scope, parent, def.id).await?;
         }
+        self.refer_in_cluster(txn, scope, Some(&base.def), &def).await?;
         if !work.is_empty() {
             self.migrate(txn, scope, (base, before), &def, work).await?;
         }
@@ -579,6 +580,7 @@ impl Catalog {
         for parent in parents {
             self.refer_to(txn, scope, parent, id).await?;
         }
+        self.refer_in_cluster(txn, scope, None, &def).await?;
         let version = TableVersion::new(def, Ts(0), table);
         local_mut(txn).set_table(version);
         Ok(id)

@@ -169,7 +169,7 @@ pub struct ForeignKeyNames {
 }
 
 impl ForeignKeyNames {
-    fn violation(&self, values: &[Value], types: &[ColumnType]) -> SchemaError {
+    pub(crate) fn violation(&self, values: &[Value], types: &[ColumnType]) -> SchemaError {
         SchemaError::refused(
             SqlState::FOREIGN_KEY_VIOLATION,
             format!(

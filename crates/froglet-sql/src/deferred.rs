@@ -11,7 +11,7 @@
 //! D1: what is noted is a question about values, not about rows: what became of the rows meanwhile (deleted,
 //!     changed again, rolled back to a savepoint) answers it. So nothing is taken out of the notes before the
 //!     transaction ends: an answer may be undone by ROLLBACK TO.
-//! D2: a parent's writer waits for who holds the parent when it writes, not at the end (F1 of `foreignkey.rs`):
+//! D2: a parent's writer waits for who holds the parent when it writes, not at the end (F1 of `write/foreignkey.rs`):
 //!     a child that has looked is met there, and one that looks later meets the write.
 //!
 //! D3: a constraint is known by its id, and values with their types: renaming changes no question, and a column
@@ -32,11 +32,11 @@ use froglet_schema::{CatalogVersion, ForeignKeyAction, ObjectId, TableVersion};
 use crate::apply::{Stop, Writer};
 use crate::context::EvalContext;
 use crate::error::SqlError;
-use crate::foreignkey::Key;
 use crate::key::{Fit, fit};
 use crate::resolve::Names;
 use crate::session::Session;
 use crate::unique_key::UniqueKey;
+use crate::write::foreignkey::Key;
 
 /// Whose question it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,7 +10,6 @@ use crate::apply::{CHUNK_ROWS, Stop, Writer};
 use crate::context::EvalContext;
 use crate::error::SqlError;
 use crate::expr::RowExpr;
-use crate::foreignkey::Key;
 use crate::functions::SessionState;
 use crate::modify::Written;
 use crate::on_conflict::OnConflict;
@@ -18,6 +17,7 @@ use crate::query::account::Gathering;
 use crate::returning::OutputList;
 use crate::table::Compiled;
 use crate::view_write::ViewCheck;
+use crate::write::foreignkey::Key;
 use crate::{at_once, query_rows};
 
 /// Where the values of INSERT come from.
@@ -194,15 +194,8 @@ impl Inserter {
         rows: &[Row],
     ) -> Result<(), Stop> {
         for key in &self.keys {
-            let mut last: Option<Vec<Value>> = None;
-            for row in rows {
-                let values: Vec<Value> =
-                    key.child_columns().iter().map(|c| row[*c].clone()).collect();
-                if last.as_ref() != Some(&values) {
-                    writer.hold_parent(key, &values).await?;
-                    last = Some(values);
-                }
-            }
+            let values = |row: &Row| key.child_columns().iter().map(|c| row[*c].clone()).collect();
+            writer.hold_parents(key, rows.iter().map(values)).await?;
         }
         Ok(())
     }

@@ -58,7 +58,6 @@ mod explain_run;
 mod exported;
 pub mod expr;
 mod find;
-mod foreignkey;
 mod frozen;
 pub mod functions;
 mod in_order;

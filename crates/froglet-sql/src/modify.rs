@@ -20,13 +20,13 @@ use crate::apply::{Kind, OnBusy, Recheck, Stop, Targets, Writer};
 use crate::bound::BoundExpr;
 use crate::context::EvalContext;
 use crate::error::SqlError;
-use crate::foreignkey::{ChangedParent, Key};
 use crate::modify_query::QuerySource;
 use crate::query::account::Gathering;
 use crate::returning::OutputList;
 use crate::scan::Scan;
 use crate::table::{ColumnSource, Compiled};
 use crate::view_write::ViewCheck;
+use crate::write::foreignkey::{ChangedParent, Key};
 use crate::{at_once, violation};
 
 /// What is written to each row.
@@ -336,16 +336,16 @@ impl ModifyPlan {
     async fn keys(&self, writer: &mut Writer<'_>, targets: &Targets) -> Result<(), Stop> {
         if let Change::Update(columns) = &self.change {
             for key in &self.child_keys {
-                for (old, values) in targets.olds.iter().zip(&targets.values) {
+                let rows = targets.olds.iter().zip(&targets.values);
+                let changed = rows.filter_map(|(old, values)| {
                     let new = overlaid(old, columns, values);
                     let pick = |row: &[Value]| -> Vec<Value> {
                         key.child_columns().iter().map(|c| row[*c].clone()).collect()
                     };
                     let (before, after) = (pick(old), pick(&new));
-                    if before != after {
-                        writer.hold_parent(key, &after).await?;
-                    }
-                }
+                    (before != after).then_some(after)
+                });
+                writer.hold_parents(key, changed).await?;
             }
         }
         if self.parent_keys.is_empty() {

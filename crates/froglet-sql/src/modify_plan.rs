@@ -16,7 +16,6 @@ use crate::apply::Stop;
 use crate::bound::{BoundExpr, projection_of};
 use crate::error::SqlError;
 use crate::expr::{Other, RowExpr, Scope, infer_params};
-use crate::foreignkey::Key;
 use crate::modify::{Change, ModifyPlan, SetValue, Source, wants_whole};
 use crate::modify_query::{self, QuerySource};
 use crate::plan::Planner;
@@ -27,6 +26,7 @@ use crate::stored::DefaultKind;
 use crate::table::{Compiled, compiled};
 use crate::target::{TableRef, has_subquery, is_default, written_table};
 use crate::view_write::{self, ViewCheck};
+use crate::write::foreignkey::Key;
 
 /// A statement's parts, whichever of the two it is.
 pub(crate) struct Modification<'a> {

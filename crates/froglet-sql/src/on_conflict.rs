@@ -23,7 +23,6 @@ use crate::bound::BoundExpr;
 use crate::command::fold;
 use crate::error::SqlError;
 use crate::expr::{RowExpr, Scope, infer_params};
-use crate::foreignkey::{ChangedParent, Key};
 use crate::index_expr;
 use crate::insert::Inserter;
 use crate::modify::overlaid;
@@ -33,6 +32,7 @@ use crate::table::{ColumnSource, Compiled};
 use crate::target::is_default;
 use crate::violation;
 use crate::walk;
+use crate::write::foreignkey::{ChangedParent, Key};
 
 /// Rows that are inserted at once, at most.
 const MOST_TOGETHER: usize = 1024;

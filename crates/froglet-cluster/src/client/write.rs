@@ -13,6 +13,8 @@
 //!
 //! **[W1]** The primary is the first key that was locked, or written; the fate of all is what it says.
 //! **[W2]** Whatever may be locked is noted before it is asked for: a lock whose answer was lost is given back, too.
+//! **[W3]** A key that is locked and not written is prewritten as a lock. Whoever has lost it, for he was silent for too long,
+//! does not commit: what he has decided by it may not hold any more.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -55,8 +57,8 @@ pub struct Mutation {
 #[derive(Debug, Default)]
 struct Held {
     primary: Option<Vec<u8>>,
-    /// Keys that are locked, or may be.
-    keys: BTreeMap<Vec<u8>, u64>,
+    /// Keys that are locked (true), or may be.
+    keys: BTreeMap<Vec<u8>, bool>,
     /// The highest timestamp that was locked with.
     for_update_ts: u64,
     is_prewritten: bool,
@@ -114,7 +116,7 @@ impl WriteSet {
                 .filter(|locking| !held.keys.contains_key(&locking.key))
                 .map(|locking| locking.key.clone())
                 .collect();
-            held.keys.extend(fresh.iter().map(|key| (key.clone(), for_update_ts)));
+            held.keys.extend(fresh.iter().map(|key| (key.clone(), false)));
             held.for_update_ts = held.for_update_ts.max(for_update_ts);
             (primary, is_first, fresh)
         };
@@ -122,7 +124,9 @@ impl WriteSet {
         loop {
             match self.lock_once(keys, &primary, is_first, for_update_ts, until).await {
                 Ok(values) => {
-                    self.held.lock().primary.get_or_insert(primary);
+                    let mut held = self.held.lock();
+                    held.primary.get_or_insert(primary);
+                    held.keys.extend(keys.iter().map(|locking| (locking.key.clone(), true)));
                     return Ok(values);
                 }
                 Err(Stopped::Retry) => {}
@@ -275,11 +279,15 @@ impl WriteSet {
             let primary = held.primary.get_or_insert_with(|| mutations[0].key.clone()).clone();
             let mut all: Vec<Writing> =
                 mutations.into_iter().map(|m| Writing::of(m, &held.keys)).collect();
-            if !written.iter().any(|written| written.key == primary) {
-                written.push(Written { key: primary.clone(), bytes: 0 });
-                let key = primary.clone();
-                all.push(Writing { op: Op::Lock, key, value: Vec::new(), is_locked: true });
-            }
+            let known: HashSet<&[u8]> = all.iter().map(|writing| &writing.key[..]).collect();
+            let is_locked = |(key, is_had): &(&Vec<u8>, &bool)| {
+                (**is_had || **key == primary) && !known.contains(&key[..])
+            };
+            // [W1], [W3]
+            let locked = held.keys.iter().filter(is_locked);
+            let locked: Vec<_> = locked.map(|(key, _)| Writing::of_lock(key)).collect();
+            written.extend(locked.iter().map(|lock| Written { key: lock.key.clone(), bytes: 0 }));
+            all.extend(locked);
             // Without a lock it is optimistic: every key is checked.
             let for_update_ts = if held.keys.is_empty() { 0 } else { held.for_update_ts };
             (primary, for_update_ts, all)
@@ -533,7 +541,11 @@ struct Writing {
 }
 
 impl Writing {
-    fn of(mutation: Mutation, locked: &BTreeMap<Vec<u8>, u64>) -> Writing {
+    fn of_lock(key: &[u8]) -> Writing {
+        Writing { op: Op::Lock, key: key.to_owned(), value: Vec::new(), is_locked: true }
+    }
+
+    fn of(mutation: Mutation, locked: &BTreeMap<Vec<u8>, bool>) -> Writing {
         let is_locked = locked.contains_key(&mutation.key);
         let Mutation { key, value } = mutation;
         match value {

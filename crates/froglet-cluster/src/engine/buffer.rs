@@ -23,7 +23,17 @@ pub(super) struct Buffer {
     /// Writes so far.
     pub writes: u32,
     /// What keys were when they were locked.
-    held: HashMap<Vec<u8>, Option<Vec<u8>>>,
+    held: HashMap<Vec<u8>, Held>,
+    /// Keys that are to be there at the commit, each with the number of the write that asked for it first.
+    required: BTreeMap<Vec<u8>, u32>,
+}
+
+/// A key that is locked.
+#[derive(Debug)]
+struct Held {
+    value: Option<Vec<u8>>,
+    /// It was this at that timestamp, and is.
+    as_of: u64,
 }
 
 impl Buffer {
@@ -34,12 +44,20 @@ impl Buffer {
 
     /// What a key is to the transaction, if it has locked or written it.
     pub fn own(&self, key: &[u8]) -> Option<&Option<Vec<u8>>> {
-        self.entries.get(key).or_else(|| self.held.get(key))
+        self.entries.get(key).or_else(|| self.held(key))
     }
 
     /// What a key was when it was locked, if it was.
     pub fn held(&self, key: &[u8]) -> Option<&Option<Vec<u8>>> {
-        self.held.get(key)
+        self.held.get(key).map(|held| &held.value)
+    }
+
+    /// Of some keys those that are locked and not written, and are not known to have been the same at a timestamp.
+    pub fn held_after(&self, keys: &[Vec<u8>], ts: u64) -> (Vec<Vec<u8>>, Vec<Option<Vec<u8>>>) {
+        let unwritten = keys.iter().filter(|key| !self.entries.contains_key(*key));
+        let held = unwritten.filter_map(|key| Some((key, self.held.get(key)?)));
+        let after = held.filter(|(_, held)| held.as_of > ts);
+        after.map(|(key, held)| (key.clone(), held.value.clone())).unzip()
     }
 
     /// What it has of a range, in order.
@@ -63,9 +81,23 @@ impl Buffer {
         self.undo.push((self.writes, key, before));
     }
 
-    /// A key was locked, and is this.
-    pub fn hold(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
-        self.held.insert(key, value);
+    /// A key was locked at a timestamp, and is this.
+    pub fn hold(&mut self, key: Vec<u8>, value: Option<Vec<u8>>, as_of: u64) {
+        self.held.insert(key, Held { value, as_of });
+    }
+
+    /// Keys are to be there at the commit.
+    pub fn require(&mut self, keys: Vec<Vec<u8>>) {
+        for key in keys {
+            self.required.entry(key).or_insert(self.writes);
+        }
+        self.writes += 1;
+    }
+
+    /// Those that are to be there at the commit, and that the transaction has not written: of what it has it knows.
+    pub fn required(&self) -> Vec<Vec<u8>> {
+        let others = self.required.keys().filter(|key| !self.entries.contains_key(*key));
+        others.cloned().collect()
     }
 
     /// A write of a row is done.
@@ -88,6 +120,7 @@ impl Buffer {
             };
         }
         self.rows.retain(|(at, ..)| *at < writes);
+        self.required.retain(|_, at| *at < writes);
         self.writes = writes;
     }
 
@@ -143,5 +176,33 @@ mod tests {
         assert_eq!(buffer.rows(space), [RowId(1)]);
         buffer.back_to(0);
         assert!(buffer.mutations().is_empty() && buffer.spaces().is_empty());
+    }
+
+    #[test]
+    fn what_is_required_is_so_until_the_write_that_asked_first_is_undone() {
+        let mut buffer = Buffer::default();
+        let key = |n: u8| vec![n];
+        buffer.require(vec![key(1)]);
+        let savepoint = buffer.writes;
+        buffer.require(vec![key(1), key(2), key(3)]);
+        buffer.put(key(3), None);
+        assert_eq!(buffer.required(), [key(1), key(2)]);
+        buffer.back_to(savepoint);
+        assert_eq!(buffer.required(), [key(1)]);
+        buffer.back_to(0);
+        assert!(buffer.required().is_empty());
+    }
+
+    #[test]
+    fn a_key_is_known_from_when_it_was_locked_on() {
+        let mut buffer = Buffer::default();
+        let keys = [vec![1], vec![2], vec![3], vec![4]];
+        buffer.hold(keys[0].clone(), Some(vec![9]), 10);
+        buffer.hold(keys[1].clone(), None, 11);
+        buffer.hold(keys[2].clone(), None, 11);
+        buffer.put(keys[2].clone(), Some(vec![8]));
+        assert_eq!(buffer.held_after(&keys, 10), (vec![keys[1].clone()], vec![None]));
+        assert_eq!(buffer.held_after(&keys, 11), (vec![], vec![]));
+        assert_eq!(buffer.held_after(&keys, 9).0, [keys[0].clone(), keys[1].clone()]);
     }
 }

@@ -9,7 +9,7 @@
 //!             and says which list all its commits under way keep to                       layout from before F
 //! ```
 //! A condition is verified as an index is built: there is nothing to delete, so it begins with write-only, where each
-//! commit looks at its rows; then all rows are looked at.
+//! commit looks at its rows; then all rows are looked at. So is a foreign key, of which commits of both tables look at theirs.
 //!
 //! A build belongs to the transaction of its schema change, and F is that one's commit. If it ends otherwise the build is
 //! given up: when all follow that too, its entries are deleted, and then it is taken from the list. Its builder does so,
@@ -27,9 +27,12 @@
 //! public. A transaction that began before its gateway had the catalog with it takes its entries along to the end.
 //! **[B6]** A gateway that has lost its lease may have missed a build from its beginning to its end. If the catalog has
 //! changed meanwhile, a transaction that has written any table commits only if it began after that was read.
+//! **[B7]** Who follows the list has the catalog with what is public: whoever begins there from then on knows it. A schema
+//! change is answered when all follow.
 
 mod builder;
 mod entries;
+mod foreign_keys;
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,6 +45,7 @@ use froglet_engine::{
 use froglet_log::cells::Wanted;
 use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
+use smallvec::{SmallVec, smallvec};
 use tokio::sync::OnceCell;
 
 use super::fences::Fences;
@@ -53,6 +57,7 @@ use crate::client::{Client, StoreError};
 
 pub(super) use builder::{OwnBuild, clean_up, give_up};
 pub(super) use entries::take_along;
+use foreign_keys::ForeignKey;
 
 /// What is public is taken along for at least so long: a transaction may have its start and not be known yet.
 const LEAST_KEPT: Duration = Duration::from_secs(10);
@@ -104,6 +109,7 @@ enum What {
         /// See [`OnlineCheck`](froglet_engine::OnlineCheck).
         recipe: Option<String>,
     },
+    ForeignKey(ForeignKey),
 }
 
 fn parse(list: Option<&[u8]>) -> Result<Vec<Announced>, StoreError> {
@@ -127,6 +133,7 @@ struct Build {
 enum Work {
     Index(Index),
     Check { columns: Wanted, check: OnceCell<Arc<dyn RowCheck>> },
+    ForeignKey(ForeignKey),
 }
 
 /// Makes a condition of its recipe.
@@ -144,8 +151,17 @@ impl Build {
                 let columns = Wanted::new(columns.iter().cloned());
                 Work::Check { columns, check: OnceCell::new() }
             }
+            What::ForeignKey(key) => Work::ForeignKey(key.clone()),
         };
         Build { announced, work, is_public }
+    }
+
+    /// The spaces that it concerns.
+    fn spaces(&self) -> SmallVec<[SpaceId; 2]> {
+        match &self.work {
+            Work::Index(_) | Work::Check { .. } => smallvec![self.announced.space],
+            Work::ForeignKey(key) => SmallVec::from(key.spaces()),
+        }
     }
 
     fn cells<'a>(&self, value: &'a [u8]) -> Option<&'a [u8]> {
@@ -297,7 +313,7 @@ impl Builds {
     }
 
     /// The list was this as of a timestamp, as of which at least the catalog is known, whose last change was `mark` then.
-    /// Whether commits under way keep to an older list.
+    /// Whether commits under way keep to an older list, or transactions that begin may not know what is public.
     pub fn follow(
         &self,
         core: &Core,
@@ -323,7 +339,9 @@ impl Builds {
         if known.draining.take_if(|left| left.is_empty()).is_some() {
             known.to_say = SAID_AFTER;
         }
-        let is_draining = known.draining.is_some();
+        // [B7]
+        let is_draining =
+            known.draining.is_some() || known.public.iter().any(|public| public.until_ts.is_none());
         if !is_draining {
             self.followed.fetch_max(known.as_of, Ordering::SeqCst);
             if known.to_say > 0 {
@@ -353,7 +371,7 @@ impl Builds {
         let before = std::mem::replace(&mut known.builds, builds);
         known.list = list;
         let all = before.iter().chain(&known.builds);
-        let spaces: Vec<SpaceId> = all.map(|build| build.announced.space).collect();
+        let spaces: Vec<SpaceId> = all.flat_map(|build| build.spaces()).collect();
         let is_there = |build: &Build| {
             known.builds.iter().any(|other| other.announced.name == build.announced.name)
         };
@@ -411,8 +429,9 @@ impl Known {
         let builds = self.builds.iter().filter(|build| build.announced.stage <= Stage::WriteOnly);
         let public = self.public.iter().filter(|public| public.may_not_know(start_ts));
         let all = builds.chain(public.map(|public| &public.build));
-        let mut all: Vec<_> =
-            all.filter(|build| spaces.contains(&build.announced.space)).cloned().collect();
+        let concerns =
+            |build: &&Arc<Build>| build.spaces().iter().any(|space| spaces.contains(space));
+        let mut all: Vec<_> = all.filter(concerns).cloned().collect();
         // All lock in one order.
         all.sort_unstable_by_key(|build| build.announced.name);
         all

@@ -34,6 +34,7 @@ mod intern;
 mod keys;
 mod moves;
 mod place;
+mod references;
 mod table;
 mod txn;
 mod view;

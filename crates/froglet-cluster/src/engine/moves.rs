@@ -183,7 +183,12 @@ impl Moving for ClusterTable {
         let at: Vec<Vec<u8>> =
             rows.iter().map(key).collect::<Option<_>>().ok_or(WriteStop::Gone)?;
         let locks = at.iter().map(|key| Locking { key: key.clone(), is_new: false }).collect();
-        self.lock(txn, locks, base)?;
+        match self.lock(txn, locks, base) {
+            // They may have been locked alone.
+            Err(WriteStop::Changed) => self.lock_as_of(txn, &at, base)?,
+            // Where the base is from before the transaction's start there is no need to look: nobody updates a row of a source.
+            locked => locked?,
+        }
         let wanted = self.wanted(projection);
         for (rid, at) in rows.iter().zip(&at) {
             let value = txn.shared.buffer.lock().own(at).cloned().flatten();

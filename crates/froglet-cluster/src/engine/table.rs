@@ -10,8 +10,9 @@ use std::sync::Arc;
 use froglet_engine::batch::batch_of;
 use froglet_engine::{
     BlockRows, ColumnFill, Direction, EngineError, EngineTxn, Feed, IndexBuild, IndexSpec, Install,
-    Installs, KeyRange, Layout, MigrateError, Moving, OnlineIndexes, ReadFailed, RegionFigures,
-    Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId, Table, TableRegions, Ts, TxnId, WriteStop,
+    Installs, KeyRange, Layout, MigrateError, Moving, OnlineIndexes, ReadFailed, Referenced,
+    RegionFigures, Row, RowId, RowWrite, Savepoint, Snapshot, SpaceId, Table, TableRegions, Ts,
+    TxnId, WriteStop,
 };
 use froglet_log::cells::Wanted;
 
@@ -512,6 +513,10 @@ impl Table for ClusterTable {
     }
 
     fn online_indexes(&self) -> Option<&dyn OnlineIndexes> {
+        Some(self)
+    }
+
+    fn referenced(&self) -> Option<&dyn Referenced> {
         Some(self)
     }
 

@@ -7,9 +7,10 @@
 //! ```
 
 use std::any::Any;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use froglet_engine::{
     BuildOf, EngineError, EngineTxn, LogRoom, Lsn, RowId, Savepoint, Snapshot, SpaceId, SqlState,
@@ -23,7 +24,7 @@ use super::builds::{self, OwnBuild};
 use super::fences::{self, Claim, UnderWay};
 use super::gateways::{State, silent};
 use super::table::ClusterTable;
-use super::{Core, failed, keys, place, unsupported};
+use super::{Core, failed, keys, place, references, unsupported};
 use crate::client::{Locking, Mutation, PendingCommit, StoreError, WriteSet};
 
 /// A wait for a lock ends after so long, and whoever waits looks again.
@@ -53,7 +54,7 @@ impl Shared {
             Ok(values) => {
                 let mut buffer = self.buffer.lock();
                 for (locking, value) in locks.into_iter().zip(values) {
-                    buffer.hold(locking.key, value);
+                    buffer.hold(locking.key, value, ts);
                 }
                 Ok(())
             }
@@ -63,6 +64,49 @@ impl Shared {
             // Whoever looks again is told.
             Err(_) => Ok(()),
         }
+    }
+
+    /// Locks keys as they are now, in the midst of a commit, and returns what there is of them.
+    pub async fn lock_now(
+        &self,
+        core: &Core,
+        keys: Vec<Vec<u8>>,
+        patience: Duration,
+    ) -> Result<HashMap<Vec<u8>, Vec<u8>>, StoreError> {
+        let mut there = HashMap::new();
+        let mut locks = Vec::new();
+        {
+            let buffer = self.buffer.lock();
+            for key in keys {
+                match buffer.held(&key) {
+                    Some(value) => there.extend(value.clone().map(|value| (key, value))),
+                    None => locks.push(Locking { key, is_new: false }),
+                }
+            }
+        }
+        if locks.is_empty() {
+            return Ok(there);
+        }
+        let until = Instant::now() + patience;
+        // Who is in the way may be gone: that is looked at before anybody is waited for.
+        let mut wait = Duration::ZERO;
+        let (ts, values) = loop {
+            let ts = core.client.timestamp().await?;
+            match self.writes.lock(&locks, ts, wait).await {
+                Ok(values) => break (ts, values),
+                Err(StoreError::Conflict { .. }) => {}
+                Err(StoreError::Locked { .. }) if Instant::now() < until => {
+                    wait = until.saturating_duration_since(Instant::now());
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        let mut buffer = self.buffer.lock();
+        for (Locking { key, .. }, value) in locks.into_iter().zip(values) {
+            buffer.hold(key.clone(), value.clone(), ts);
+            there.extend(value.map(|value| (key, value)));
+        }
+        Ok(there)
     }
 }
 
@@ -357,6 +401,7 @@ impl EngineTxn for ClusterTxn {
             if committed.is_ok() {
                 many_rows.iter().for_each(|(space, rows)| core.counts.wrote(*space, *rows));
             }
+            let has_built = !builds.is_empty();
             if committed.is_err() {
                 // Those that are public, as far as the store knows, stay.
                 for build in builds {
@@ -367,6 +412,9 @@ impl EngineTxn for ClusterTxn {
                 // Whoever is told of it finds it everywhere.
                 let (as_of, ts) = (*ts, *ts);
                 committed = core.gateways.wait_for_others(State { as_of, mark }).await.map(|()| ts);
+                if has_built && let Err(error) = core.all_follow(&AtomicBool::new(false)).await {
+                    tracing::debug!(%error, "it is not known whether all know what was built");
+                }
             }
             core.commits.end(Lsn(number), committed.map(drop).map_err(failed));
         });
@@ -395,7 +443,8 @@ struct Change {
     builds: Vec<OwnBuild>,
 }
 
-/// Prewrites; a change of the catalog after everybody has the one before it [G2], and has closed what it closes.
+/// Prewrites, when the rows that it refers to are held; a change of the catalog after everybody has the one before it [G2],
+/// and has closed what it closes.
 async fn prewrite(
     core: &Arc<Core>,
     shared: &Shared,
@@ -404,6 +453,7 @@ async fn prewrite(
     is_given_up: &AtomicBool,
 ) -> Result<Prewritten, EngineError> {
     let Change { is_of_catalog, closes, builds } = change;
+    references::hold_required(core, shared, is_given_up).await?;
     let (writes, lease) = (&shared.writes, core.gateways.lease());
     let fenced = shared.fenced.lock().clone();
     let under_way = core.fences.enter(lease, writes.start_ts, fenced)?;

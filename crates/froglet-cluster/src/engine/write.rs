@@ -85,7 +85,7 @@ impl ClusterTable {
                 Ok(values) => {
                     let mut buffer = txn.shared.buffer.lock();
                     for (locking, value) in locks.into_iter().zip(values) {
-                        buffer.hold(locking.key, value);
+                        buffer.hold(locking.key, value, ts);
                     }
                     return Ok(());
                 }
@@ -221,19 +221,34 @@ impl ClusterTable {
         base: Option<u64>,
         at: &[u8],
     ) -> Result<Vec<u8>, WriteStop> {
-        let own = |txn: &ClusterTxn| txn.shared.buffer.lock().own(at).cloned();
-        if own(txn).is_none() {
-            self.lock(txn, vec![Locking { key: at.to_vec(), is_new: false }], base)?;
-            // The store takes no lock with a timestamp before the transaction's start.
-            if let Some(ts) = base.filter(|base| *base < txn.shared.writes.start_ts) {
-                let then = View::of_what_has_stayed(&txn.core, ts);
-                if then.get(at)? != own(txn).flatten() {
-                    return Err(WriteStop::Changed);
-                }
-            }
-        }
-        let value = own(txn).flatten().ok_or(WriteStop::Gone)?;
+        self.lock_as_of(txn, &[at.to_vec()], base)?;
+        let value = txn.shared.buffer.lock().own(at).cloned().flatten();
+        let value = value.ok_or(WriteStop::Gone)?;
         Ok(self.place.cells(&value).ok_or(WriteStop::Gone)?.to_vec())
+    }
+
+    /// Locks keys that are what they were at `base`.
+    pub(super) fn lock_as_of(
+        &self,
+        txn: &ClusterTxn,
+        at: &[Vec<u8>],
+        base: Option<u64>,
+    ) -> Result<(), WriteStop> {
+        let locks = || at.iter().map(|key| Locking { key: key.clone(), is_new: false }).collect();
+        match self.lock(txn, locks(), base) {
+            // Somebody may have committed that it was locked, and no more [W3 of `client::write`].
+            Err(WriteStop::Changed) => self.lock(txn, locks(), None)?,
+            locked => locked?,
+        }
+        let Some(base) = base else { return Ok(()) };
+        // Those, what was locked before for another reason, and all where the base is from before the transaction's start:
+        // the store takes no lock with such a timestamp.
+        let (keys, values) = txn.shared.buffer.lock().held_after(at, base);
+        let then = || View::of_what_has_stayed(&txn.core, base).get_all(&keys);
+        match keys.is_empty() || then()? == values {
+            true => Ok(()),
+            false => Err(WriteStop::Changed),
+        }
     }
 
     /// Locks rows as they were at `base`, and then what unique entries those have that are to go: all in one request each, as

@@ -5,6 +5,7 @@
 //! there.
 
 mod computed;
+mod foreign_keys;
 mod row_checks;
 
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use froglet_txn::Transaction;
 
 use crate::catalog::Catalog;
 use crate::change::{Check, NewTable, TableQuery};
-use crate::def::{ConstraintKind, IndexDef, TableDef, Timing};
+use crate::def::{ConstraintDef, ConstraintKind, IndexDef, TableDef};
 use crate::edit::{Demand, Edited, Work};
 use crate::error::SchemaError;
 use crate::lazy::{LazyMigration, as_engine};
@@ -84,15 +85,14 @@ pub(crate) fn check_closed(own: &Local, lazy: &dyn LazyMigration) -> Result<(), 
 }
 
 fn check(def: &TableDef) -> Result<(), SchemaError> {
-    for constraint in &def.constraints {
-        if matches!(constraint.kind, ConstraintKind::ForeignKey(_)) {
-            return Err(unsupported("FOREIGN KEY"));
-        }
-        if constraint.timing != Timing::NotDeferrable {
-            return Err(unsupported("DEFERRABLE"));
-        }
+    let is_deferrable = |constraint: &ConstraintDef| match &constraint.kind {
+        ConstraintKind::ForeignKey(key) => key.timing.is_deferrable(),
+        _ => constraint.timing.is_deferrable(),
+    };
+    match def.constraints.iter().any(is_deferrable) {
+        true => Err(unsupported("DEFERRABLE")),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Whose rows a table's can be with (SLSM, section 4.2): those that they are made of, if their whole row key is what the
@@ -152,6 +152,7 @@ impl BuiltFor {
                 defs.next().is_some_and(|def| Demand::Constraint(id).is_in(def))
             }
             BuildOf::NotNull(id) => defs.any(|def| Demand::NotNull(id).is_in(def)),
+            BuildOf::ForeignKey(id) => defs.any(|def| def.constraints.iter().any(|c| c.id == id)),
             BuildOf::Made(_) => is_source,
         }
     }
@@ -181,6 +182,7 @@ impl Catalog {
         }
         if let Some(lazy) = self.lazy_of(before).filter(|lazy| !lazy.is_live()) {
             // It has no rows yet.
+            foreign_keys::check_of_moved(before, &edited.def)?;
             place_rows(&mut edited.def)?;
             let origin = |id| lazy.origin(id).filter(|(input, _)| *input == 0).map(|(_, id)| id);
             let host = || host_of(&edited.def, &lazy.state().def.source, &origin);
@@ -234,9 +236,9 @@ impl Catalog {
             Work::Fill { .. } | Work::Verify(_, Demand::Change) => {
                 return Err(unsupported(computed::OF_OWN_ROWS));
             }
-            Work::ForeignKey(_) | Work::KeptForeignKey(_) => {
-                return Err(unsupported("FOREIGN KEY"));
-            }
+            Work::ForeignKey(_) => {}
+            // It follows a parent that moves: who does not know of that is kept from where its rows were.
+            Work::KeptForeignKey(_) => return Ok(()),
         }
         match self.lazy_of(before) {
             None => Ok(()),
@@ -261,9 +263,9 @@ impl Catalog {
             Work::Verify(check, demand) => {
                 self.verify_online(txn, scope, (rows, check, demand)).await
             }
-            Work::Fill { .. } | Work::ForeignKey(_) | Work::KeptForeignKey(_) => {
-                unreachable!("done elsewhere, or refused before")
-            }
+            // Looked at already, with those that are not to hold for rows that are there.
+            Work::ForeignKey(_) | Work::KeptForeignKey(_) => Ok(()),
+            Work::Fill { .. } => unreachable!("done elsewhere, or refused before"),
         }
     }
 

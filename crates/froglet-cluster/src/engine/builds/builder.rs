@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use froglet_engine::{BuildOf, Built, EngineTxn, OnlineBuild, OnlineCheck, OnlineIndexes};
+use froglet_engine::{
+    BuildOf, Built, EngineTxn, OnlineBuild, OnlineCheck, OnlineForeignKey, OnlineIndexes,
+};
 use tokio::sync::oneshot;
 
 use super::entries::{self, Rows, Taken, added_meanwhile, read_all};
@@ -88,7 +90,7 @@ impl Core {
     }
 
     /// Waits until the commits of every gateway keep to the list as it is now.
-    async fn all_follow(&self, is_stopped: &AtomicBool) -> Result<(), StoreError> {
+    pub async fn all_follow(&self, is_stopped: &AtomicBool) -> Result<(), StoreError> {
         let ts = self.client.timestamp().await?;
         let (lease, mut until) = (self.gateways.lease(), Instant::now() + LONGEST_SILENCE);
         loop {
@@ -232,6 +234,29 @@ impl OnlineIndexes for ClusterTable {
         let what = What::Check { columns, recipe };
         Ok(self.begin(txn, (of, what, Stage::WriteOnly), Some(check), violated))
     }
+
+    fn refer_online(
+        &self,
+        txn: &mut dyn EngineTxn,
+        key: OnlineForeignKey<'_>,
+    ) -> Result<OnlineBuild, EngineError> {
+        let (txn, core) = (own(txn), &self.core);
+        let foreign_key = ForeignKey::new(self, &key);
+        if foreign_key.is_verified {
+            let written = txn.shared.buffer.lock().mutations();
+            let written = Rows::at(&self.place).cells_in(&written);
+            let mut rows = read_all(&foreign_key.columns(), written)?;
+            let ts = core.now();
+            let orphan = foreign_key.first_orphan(core, &txn.shared, &rows, ts);
+            if let Some(at) = core.wait(orphan).map_err(failed)? {
+                let found = Built::Violated(rows.swap_remove(at));
+                return Ok(Box::pin(std::future::ready(Ok(found))));
+            }
+        }
+        let of = BuildOf::ForeignKey(key.id);
+        let what = What::ForeignKey(foreign_key);
+        Ok(self.begin(txn, (of, what, Stage::WriteOnly), None, key.violated))
+    }
 }
 
 async fn build(
@@ -255,6 +280,9 @@ async fn build(
         core.all_follow(&own.is_stopped).await?;
     }
     let build = Build::of(core.database, announced, false);
+    if matches!(&build.work, Work::ForeignKey(key) if !key.is_verified) {
+        return Ok(Built::Whole);
+    }
     let (mut from, end) = (build.announced.rows.clone(), keys::end_of(&build.announced.rows));
     let (mut limit, mut is_again) = (ROWS_AT_ONCE, false);
     loop {
@@ -271,6 +299,9 @@ async fn build(
             }
             (Work::Check { columns, .. }, Some(check)) => {
                 verify_page(&build, columns, &**check, &page.pairs)?
+            }
+            (Work::ForeignKey(key), _) => {
+                verify_parents(core, shared, (&build, key), ts, &page.pairs).await?
             }
             (Work::Check { .. }, None) => unreachable!("a condition is verified with it"),
         };
@@ -311,6 +342,20 @@ fn verify_page(
     let mut rows = read_all(columns, cells).map_err(unreadable)?;
     let violated = check.first_violated(&rows).map_err(StoreError::Refused)?;
     Ok(violated.map_or(Page::Done, |at| Page::Stopped(Built::Violated(rows.swap_remove(at)))))
+}
+
+/// Looks for the parents of rows, as they are at a timestamp.
+async fn verify_parents(
+    core: &Arc<Core>,
+    shared: &Shared,
+    (build, key): (&Build, &ForeignKey),
+    ts: u64,
+    pairs: &[(Vec<u8>, Vec<u8>)],
+) -> Result<Page, StoreError> {
+    let cells = pairs.iter().filter_map(|(_, value)| build.cells(value));
+    let mut rows = read_all(&key.columns(), cells).map_err(unreadable)?;
+    let orphan = key.first_orphan(core, shared, &rows, ts).await?;
+    Ok(orphan.map_or(Page::Done, |at| Page::Stopped(Built::Violated(rows.swap_remove(at)))))
 }
 
 /// Puts the entries of rows, as they are at a timestamp.

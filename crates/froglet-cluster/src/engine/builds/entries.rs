@@ -5,9 +5,10 @@
 //!        delete-only   its entry goes, if it has it no more
 //!        write-only    its entry goes, and the one that it has comes, if it had that before or not [B3]
 //!        a condition   is true for it, or NULL; or its build is marked [B4]
+//!        a foreign key holds with it (`foreign_keys`), or is marked as well
 //! ```
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
@@ -15,11 +16,11 @@ use froglet_engine::online::NoNull;
 
 use super::builder::{find, given_up};
 use super::*;
-use crate::client::{LONGEST_LOCK, Locking, Mutation};
+use crate::client::{LONGEST_LOCK, Mutation};
 use crate::engine::place::Place;
 use crate::engine::{failed, unsupported};
 
-/// Whoever has a key of a unique index that is built, and not public yet, is waited for so long.
+/// Whoever has a key of a unique index that is built, or a parent's, and not public yet, is waited for so long.
 const LONGEST_LOCK_OF_BUILD: Duration = Duration::from_secs(1);
 
 /// A key of an entry, and what rows of the transaction do to it.
@@ -41,7 +42,7 @@ pub enum Taken {
 
 /// Adds to what a transaction commits what builds need of it.
 pub async fn take_along(
-    core: &Core,
+    core: &Arc<Core>,
     shared: &Shared,
     own: &[OwnBuild],
     mutations: &mut Vec<Mutation>,
@@ -60,6 +61,13 @@ pub async fn take_along(
             }
             Work::Check { columns, check } => {
                 look_at(core, &build, (columns, check), mutations).await?
+            }
+            Work::ForeignKey(key) => {
+                let patience = if build.is_public { LONGEST_LOCK } else { LONGEST_LOCK_OF_BUILD };
+                match key.holds(core, shared, build.is_public, mutations, patience).await? {
+                    true => Taken::Entries(Vec::new()),
+                    false => Taken::Violated,
+                }
             }
         };
         match taken {
@@ -125,7 +133,10 @@ impl<'a> Rows<'a> {
         self.of(mutations).filter_map(move |mutation| cells(&mutation.value))
     }
 
-    fn of<'m>(self, mutations: &'m [Mutation]) -> impl Iterator<Item = &'m Mutation> + use<'a, 'm> {
+    pub fn of<'m>(
+        self,
+        mutations: &'m [Mutation],
+    ) -> impl Iterator<Item = &'m Mutation> + use<'a, 'm> {
         mutations.iter().filter(move |mutation| mutation.key.starts_with(self.prefix))
     }
 }
@@ -184,7 +195,7 @@ async fn taken(
         OnBusy::Fail => LONGEST_LOCK,
         OnBusy::GiveUp => LONGEST_LOCK_OF_BUILD,
     };
-    let there = match lock(core, shared, unique, patience).await {
+    let there = match shared.lock_now(core, unique, patience).await {
         Ok(there) => there,
         Err(StoreError::Locked { .. } | StoreError::Deadlock) if on_busy == OnBusy::GiveUp => {
             return Ok(Taken::Violated);
@@ -238,49 +249,6 @@ fn touched(
     Ok(all)
 }
 
-/// Locks keys, and returns what there is of them [B4].
-async fn lock(
-    core: &Core,
-    shared: &Shared,
-    keys: Vec<Vec<u8>>,
-    patience: Duration,
-) -> Result<HashMap<Vec<u8>, Vec<u8>>, StoreError> {
-    let mut there = HashMap::new();
-    let mut locks = Vec::new();
-    {
-        let buffer = shared.buffer.lock();
-        for key in keys {
-            match buffer.held(&key) {
-                Some(value) => there.extend(value.clone().map(|value| (key, value))),
-                None => locks.push(Locking { key, is_new: false }),
-            }
-        }
-    }
-    if locks.is_empty() {
-        return Ok(there);
-    }
-    let until = Instant::now() + patience;
-    // Who is in the way may be gone: that is looked at before anybody is waited for.
-    let mut wait = Duration::ZERO;
-    let values = loop {
-        let ts = core.client.timestamp().await?;
-        match shared.writes.lock(&locks, ts, wait).await {
-            Ok(values) => break values,
-            Err(StoreError::Conflict { .. }) => {}
-            Err(StoreError::Locked { .. }) if Instant::now() < until => {
-                wait = until.saturating_duration_since(Instant::now());
-            }
-            Err(error) => return Err(error),
-        }
-    };
-    let mut buffer = shared.buffer.lock();
-    for (Locking { key, .. }, value) in locks.into_iter().zip(values) {
-        buffer.hold(key.clone(), value.clone());
-        there.extend(value.map(|value| (key, value)));
-    }
-    Ok(there)
-}
-
 /// Marks builds whose index cannot be unique any more, and takes a transaction's own from the list.
 async fn settle(
     core: &Core,
@@ -294,7 +262,7 @@ async fn settle(
     }
     // Who marks, and who publishes, come one after the other.
     let key = keys::builds(core.database);
-    let there = lock(core, shared, vec![key.clone()], LONGEST_LOCK).await.map_err(failed)?;
+    let there = shared.lock_now(core, vec![key.clone()], LONGEST_LOCK).await.map_err(failed)?;
     let mut list = parse(there.get(&key).map(Vec::as_slice)).map_err(failed)?;
     for build in violated {
         match find(&mut list, build.announced.name) {

@@ -75,9 +75,9 @@ impl Computes {
                     }
                     computes.indexes.push(*id);
                 }
-                Work::ForeignKey(_) | Work::KeptForeignKey(_) => {
-                    return Err(unsupported("FOREIGN KEY"));
-                }
+                Work::ForeignKey(_) => return Err(unsupported(OF_FOREIGN_KEY)),
+                // Who does not know of the new columns is kept from where the rows were.
+                Work::KeptForeignKey(_) => {}
             }
         }
         Ok(computes)
@@ -153,6 +153,8 @@ fn evaluated(everywhere: bool) -> Result<(), SchemaError> {
 
 pub(super) const OF_OWN_ROWS: &str =
     "computing a column of rows that the same transaction has made";
+
+const OF_FOREIGN_KEY: &str = "changing the values of a foreign key's columns with their type";
 
 fn drawn() -> SchemaError {
     unsupported("a value that is drawn for each row that is there").with_hint(

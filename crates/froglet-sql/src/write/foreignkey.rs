@@ -23,7 +23,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use froglet_engine::{ColumnId, Row, RowId, Snapshot, SqlState, Value, key};
+use froglet_engine::{ColumnId, Home, KeyPart, Row, RowId, Snapshot, SqlState, Value, key};
 use froglet_schema::def::ForeignKeyDef;
 use froglet_schema::{
     CatalogVersion, ConstraintDef, ConstraintKind, ForeignKeyAction, ObjectId, SqlType, TableDef,
@@ -49,8 +49,8 @@ pub(crate) struct Key {
     pub(crate) def: ForeignKeyDef,
     pub(crate) child: Arc<TableVersion>,
     pub(crate) parent: Arc<TableVersion>,
-    child_lookup: Lookup,
-    parent_lookup: Lookup,
+    pub(super) child_lookup: Lookup,
+    pub(super) parent_lookup: Lookup,
 }
 
 impl Key {
@@ -112,6 +112,26 @@ impl Key {
         self.child.def.id == self.parent.def.id
     }
 
+    /// Whether other servers write its tables, too.
+    pub(super) fn is_shared(&self) -> bool {
+        self.parent.def.space.home() == Home::Cluster
+    }
+
+    /// Values of the parent's columns as they are in its index at a layout position.
+    pub(super) fn encode(&self, index: usize, values: &[Value]) -> Vec<u8> {
+        let parts = &self.parent.table.layout().indexes[index].key;
+        let of_part = |part: &KeyPart| {
+            let at = self.def.parent_columns.iter().position(|column| *column == part.column);
+            &values[at.expect("a foreign key is to the columns of its index")]
+        };
+        key::encode(parts.iter().map(of_part), parts)
+    }
+
+    /// 23503 of a child's values.
+    pub(super) fn no_parent(&self, values: &[Value]) -> SqlError {
+        violation::no_parent(&self.child.def, &self.name, &self.def, &self.parent.def, values)
+    }
+
     /// Layout positions of the child's columns.
     pub(crate) fn child_columns(&self) -> &[usize] {
         &self.child_lookup.columns
@@ -123,7 +143,7 @@ impl Key {
     }
 
     /// The child's values as the parent stores them; `None` if the parent cannot have them.
-    fn as_parent(&self, values: &[Value]) -> Option<Vec<Value>> {
+    pub(super) fn as_parent(&self, values: &[Value]) -> Option<Vec<Value>> {
         self.convert(values, &self.child, self.child_columns(), &self.parent, self.parent_columns())
     }
 
@@ -193,15 +213,6 @@ impl Writer<'_> {
         self.txn.manager().engine().fresh(self.txn.id())
     }
 
-    /// The child has written a row with these values in the key's columns: its parent exists and
-    /// is held until the transaction ends. It may be looked for at the end.
-    pub(crate) async fn hold_parent(&mut self, key: &Key, values: &[Value]) -> Result<(), Stop> {
-        if values.iter().any(Value::is_null) || self.deferred.child(key, values) {
-            return Ok(());
-        }
-        self.hold_parent_now(key, values).await
-    }
-
     /// Whether a row has these values in the key's columns.
     pub(crate) fn has_child(&self, key: &Key, values: &[Value]) -> Result<bool, Stop> {
         let view = self.now();
@@ -212,26 +223,6 @@ impl Writer<'_> {
     pub(crate) async fn no_children_of(&mut self, key: &Key, old: &[Value]) -> Result<(), Stop> {
         let Some(wanted) = key.as_child(old) else { return Ok(()) };
         self.no_children(key, old, &wanted, ForeignKeyAction::NoAction).await
-    }
-
-    pub(crate) async fn hold_parent_now(
-        &mut self,
-        key: &Key,
-        values: &[Value],
-    ) -> Result<(), Stop> {
-        let missing =
-            || violation::no_parent(&key.child.def, &key.name, &key.def, &key.parent.def, values);
-        let Some(wanted) = key.as_parent(values) else { return Err(missing().into()) };
-        let limits = self.limits;
-        let find = |view: &Snapshot| {
-            let found = key.parent_lookup.rows(&key.parent, view, &wanted, 1, limits)?;
-            Ok::<_, Stop>(found.first().copied())
-        };
-        let (parent, columns) = (&*key.parent.table, key.parent_columns());
-        match Box::pin(self.txn.hold_found(parent, columns, find, limits)).await? {
-            Some(_) => Ok(()),
-            None => Err(missing().into()),
-        }
     }
 
     /// Parent rows were deleted or changed: their children's say.
@@ -308,10 +299,16 @@ impl Writer<'_> {
             let view = self.now();
             let children = key.child_lookup.rows(&key.child, &view, wanted, 1, self.limits)?;
             let Some(&child) = children.first() else { return Ok(()) };
-            let me = self.txn.id();
-            if let Some(holder) = key.child.table.changer(child, key.child_columns(), me) {
-                self.wait_for(holder).await?;
-                continue;
+            if key.is_shared() {
+                if !self.lock_as_seen(&key.child, &view, child).await? {
+                    continue;
+                }
+            } else {
+                let me = self.txn.id();
+                if let Some(holder) = key.child.table.changer(child, key.child_columns(), me) {
+                    self.wait_for(holder).await?;
+                    continue;
+                }
             }
             // NO ACTION is content when another row has the key by now.
             if action == ForeignKeyAction::NoAction

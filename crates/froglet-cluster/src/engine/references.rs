@@ -1,0 +1,87 @@
+//! Rows that others refer to: nobody takes a parent away from its children, and no child comes without one.
+//!
+//! ```text
+//!   child    is the parent there, now? ─ ─ noted ─ ─▶ commit: the parents' keys, locked at once ─ there? ─▶ prewrite ─▶ F
+//!   parent   locked, and written ─▶ children, now? ─▶ commit                                                prewrite ─▶ F
+//! ```
+//! What is noted is the parent's key: its row's own, or that of its entry in a unique index ([E4] of `write`).
+//!
+//! **[K1]** A child has its parent's key locked from before it takes its commit timestamp until it has committed. Who takes
+//! the key away has it locked from before he looks for children until he has. So of two the later one finds what the other
+//! has done.
+//! **[K2]** A lock of the store is one transaction's alone: children of a parent wait for each other, and for whoever changes
+//! the parent's row. They do so for as long as a commit takes, and not for as long as a transaction does.
+//! **[K3]** Whoever does not know of a foreign key yet looks at it when he commits: it is among the `builds`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use froglet_engine::{EngineError, EngineTxn, KeyRange, Referenced, Snapshot, SqlState};
+
+use super::table::{ClusterTable, own};
+use super::txn::Shared;
+use super::{Core, failed, refused};
+use crate::client::StoreError;
+
+/// Whoever waits for a parent is asked so often whether he still does.
+const LOOK: Duration = Duration::from_secs(1);
+/// More than a key takes in memory.
+const KEY_BYTES: usize = 128;
+
+fn parent_gone() -> EngineError {
+    let message = "a row that this transaction refers to was deleted meanwhile, or has another key: run it again";
+    refused(SqlState::SERIALIZATION_FAILURE, message)
+}
+
+impl Referenced for ClusterTable {
+    fn require(
+        &self,
+        txn: &mut dyn EngineTxn,
+        view: &Snapshot,
+        index: usize,
+        keys: &[Vec<u8>],
+    ) -> Result<Option<usize>, EngineError> {
+        let txn = own(txn);
+        // Whoever closes the space waits for it, as for one who writes there.
+        self.may_write(txn)?;
+        let at: Vec<Vec<u8>> = keys.iter().map(|key| self.whole_key(index, key)).collect();
+        let there = self.view(view)?.get_all(&at)?;
+        if let Some(missing) = there.iter().position(Option::is_none) {
+            return Ok(Some(missing));
+        }
+        txn.charge(at.iter().map(|key| 2 * key.len() + KEY_BYTES).sum())?;
+        txn.shared.buffer.lock().require(at);
+        Ok(None)
+    }
+}
+
+impl ClusterTable {
+    /// The one key of the store that stands for a whole key, without NULLs, of a unique index.
+    pub(super) fn whole_key(&self, index: usize, key: &[u8]) -> Vec<u8> {
+        let at = self.one_key(self.index(index), &KeyRange::exactly(key));
+        at.expect("a whole key of a unique index")
+    }
+}
+
+/// Locks what a transaction refers to, if it is there. It waits, for whoever may take it away, as long as somebody waits for
+/// the commit.
+pub(super) async fn hold_required(
+    core: &Core,
+    shared: &Shared,
+    is_given_up: &AtomicBool,
+) -> Result<(), EngineError> {
+    let required = shared.buffer.lock().required();
+    if required.is_empty() {
+        return Ok(());
+    }
+    loop {
+        match shared.lock_now(core, required.clone(), LOOK).await {
+            Ok(there) => {
+                let is_there = |key| there.contains_key(key);
+                return required.iter().all(is_there).then_some(()).ok_or_else(parent_gone);
+            }
+            Err(StoreError::Locked { .. }) if !is_given_up.load(Ordering::SeqCst) => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+}
