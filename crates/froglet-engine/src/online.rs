@@ -79,6 +79,8 @@ pub struct OnlineForeignKey<'a> {
     pub parent: &'a dyn Table,
     /// The layout position of its unique index.
     pub parent_index: usize,
+    /// Everybody knows of it, and keeps to it: only rows that are there are looked at.
+    pub is_known: bool,
     /// It is to hold for rows that are there, and for what is written meanwhile; else only for what is written from then on.
     pub is_verified: bool,
     /// The error of its transaction where it has become false.

@@ -686,6 +686,7 @@ impl Catalog {
     ) -> Result<(), SchemaError> {
         let base = scope.table(id)?.clone();
         let locked = self.store.lock(txn, id, scope.limits).await?;
+        self.empty_in_cluster(txn, scope, &base.def)?;
         let mut def = base.def.clone();
         def.space = base.def.space.home().space(self.next_id()?);
         def.lazy = None;

@@ -299,8 +299,14 @@ impl Dialect for Postgres {
         of_others || THEIRS.is_table_alias(kw, parser)
     }
 
+    /// What may be behind a list of columns names none of them without AS.
     fn is_column_alias(&self, kw: &Keyword, parser: &mut Parser) -> bool {
-        use Keyword::{CLUSTER, DISTRIBUTE, EXCLUDE, EXPLAIN, MINUS, SORT, TOP, VIEW};
+        use Keyword::{
+            CLUSTER, DISTRIBUTE, EXCLUDE, EXPLAIN, FOR, MINUS, ON, SORT, TOP, VIEW, WINDOW,
+        };
+        if matches!(kw, FOR | ON | WINDOW) {
+            return false;
+        }
         let of_others =
             matches!(kw, CLUSTER | DISTRIBUTE | EXCLUDE | EXPLAIN | MINUS | SORT | TOP | VIEW);
         of_others || THEIRS.is_column_alias(kw, parser)

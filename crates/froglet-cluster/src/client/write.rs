@@ -280,9 +280,8 @@ impl WriteSet {
             let mut all: Vec<Writing> =
                 mutations.into_iter().map(|m| Writing::of(m, &held.keys)).collect();
             let known: HashSet<&[u8]> = all.iter().map(|writing| &writing.key[..]).collect();
-            let is_locked = |(key, is_had): &(&Vec<u8>, &bool)| {
-                (**is_had || **key == primary) && !known.contains(&key[..])
-            };
+            let is_locked =
+                |(key, is_had): &(&Vec<u8>, &bool)| **is_had && !known.contains(&key[..]);
             // [W1], [W3]
             let locked = held.keys.iter().filter(is_locked);
             let locked: Vec<_> = locked.map(|(key, _)| Writing::of_lock(key)).collect();

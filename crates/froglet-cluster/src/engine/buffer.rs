@@ -1,5 +1,6 @@
 //! What a transaction has written and not committed: keys and values, as its own reads see them.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
 use froglet_engine::{RowId, SpaceId};
@@ -86,12 +87,20 @@ impl Buffer {
         self.held.insert(key, Held { value, as_of });
     }
 
-    /// Keys are to be there at the commit.
-    pub fn require(&mut self, keys: Vec<Vec<u8>>) {
+    /// Keys are to be there at the commit; how long those are of which that is new.
+    pub fn require(&mut self, keys: Vec<Vec<u8>>) -> Vec<usize> {
+        let mut new = Vec::new();
         for key in keys {
-            self.required.entry(key).or_insert(self.writes);
+            let length = key.len();
+            if let Entry::Vacant(vacant) = self.required.entry(key) {
+                vacant.insert(self.writes);
+                new.push(length);
+            }
         }
-        self.writes += 1;
+        if !new.is_empty() {
+            self.writes += 1;
+        }
+        new
     }
 
     /// Those that are to be there at the commit, and that the transaction has not written: of what it has it knows.
@@ -182,9 +191,9 @@ mod tests {
     fn what_is_required_is_so_until_the_write_that_asked_first_is_undone() {
         let mut buffer = Buffer::default();
         let key = |n: u8| vec![n];
-        buffer.require(vec![key(1)]);
+        assert_eq!(buffer.require(vec![key(1)]), [1]);
         let savepoint = buffer.writes;
-        buffer.require(vec![key(1), key(2), key(3)]);
+        assert_eq!(buffer.require(vec![key(1), key(2), key(3)]), [1, 1]);
         buffer.put(key(3), None);
         assert_eq!(buffer.required(), [key(1), key(2)]);
         buffer.back_to(savepoint);

@@ -164,6 +164,11 @@ impl Build {
         }
     }
 
+    /// It is to hold for what is written meanwhile.
+    fn is_verified(&self) -> bool {
+        !matches!(&self.work, Work::ForeignKey(key) if !key.is_verified)
+    }
+
     fn cells<'a>(&self, value: &'a [u8]) -> Option<&'a [u8]> {
         place::cells(&self.announced.header, value)
     }
@@ -432,8 +437,10 @@ impl Known {
         let concerns =
             |build: &&Arc<Build>| build.spaces().iter().any(|space| spaces.contains(space));
         let mut all: Vec<_> = all.filter(concerns).cloned().collect();
-        // All lock in one order.
-        all.sort_unstable_by_key(|build| build.announced.name);
+        // All lock in one order; who looks for children has the entries of their parents by then.
+        all.sort_unstable_by_key(|build| {
+            (matches!(build.work, Work::ForeignKey(_)), build.announced.name)
+        });
         all
     }
 

@@ -13,8 +13,9 @@
 //! the parent's row. They do so for as long as a commit takes, and not for as long as a transaction does.
 //! **[K3]** Whoever does not know of a foreign key yet looks at it when he commits: it is among the `builds`.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use froglet_engine::{EngineError, EngineTxn, KeyRange, Referenced, Snapshot, SqlState};
 
@@ -24,13 +25,16 @@ use super::{Core, failed, refused};
 use crate::client::StoreError;
 
 /// Whoever waits for a parent is asked so often whether he still does.
-const LOOK: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(250);
+/// A change of the catalog waits so long.
+const LONGEST_OF_CATALOG: Duration = Duration::from_secs(10);
 /// More than a key takes in memory.
 const KEY_BYTES: usize = 128;
 
 fn parent_gone() -> EngineError {
-    let message = "a row that this transaction refers to was deleted meanwhile, or has another key: run it again";
-    refused(SqlState::SERIALIZATION_FAILURE, message)
+    let message = "insert or update violates a foreign key constraint: a row that the transaction refers to was deleted \
+                   meanwhile, or has another key";
+    refused(SqlState::FOREIGN_KEY_VIOLATION, message)
 }
 
 impl Referenced for ClusterTable {
@@ -49,8 +53,8 @@ impl Referenced for ClusterTable {
         if let Some(missing) = there.iter().position(Option::is_none) {
             return Ok(Some(missing));
         }
-        txn.charge(at.iter().map(|key| 2 * key.len() + KEY_BYTES).sum())?;
-        txn.shared.buffer.lock().require(at);
+        let new = txn.shared.buffer.lock().require(at);
+        txn.charge(new.iter().map(|bytes| 2 * bytes + KEY_BYTES).sum())?;
         Ok(None)
     }
 }
@@ -64,24 +68,49 @@ impl ClusterTable {
 }
 
 /// Locks what a transaction refers to, if it is there. It waits, for whoever may take it away, as long as somebody waits for
-/// the commit.
+/// the commit; a change of the catalog, which others wait for, does not for long.
 pub(super) async fn hold_required(
     core: &Core,
     shared: &Shared,
+    is_of_catalog: bool,
     is_given_up: &AtomicBool,
 ) -> Result<(), EngineError> {
     let required = shared.buffer.lock().required();
     if required.is_empty() {
         return Ok(());
     }
-    loop {
-        match shared.lock_now(core, required.clone(), LOOK).await {
-            Ok(there) => {
-                let is_there = |key| there.contains_key(key);
-                return required.iter().all(is_there).then_some(()).ok_or_else(parent_gone);
+    // All at once, if nobody is in the way. Else one after the other, in one order: children do not wait for each other in a
+    // circle.
+    let there = match shared.lock_now(core, required.clone(), Duration::ZERO).await {
+        Ok(there) => there,
+        Err(StoreError::Locked { .. }) => {
+            let until = is_of_catalog.then(|| Instant::now() + LONGEST_OF_CATALOG);
+            let waits = || {
+                !is_given_up.load(Ordering::SeqCst)
+                    && until.is_none_or(|until| Instant::now() < until)
+            };
+            let mut there = HashMap::new();
+            for key in &required {
+                there.extend(lock_one(core, shared, key, &waits).await.map_err(failed)?);
             }
-            Err(StoreError::Locked { .. }) if !is_given_up.load(Ordering::SeqCst) => {}
-            Err(error) => return Err(failed(error)),
+            there
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    let is_there = |key| there.contains_key(key);
+    required.iter().all(is_there).then_some(()).ok_or_else(parent_gone)
+}
+
+async fn lock_one(
+    core: &Core,
+    shared: &Shared,
+    key: &[u8],
+    waits: &(dyn Fn() -> bool + Sync),
+) -> Result<HashMap<Vec<u8>, Vec<u8>>, StoreError> {
+    loop {
+        match shared.lock_now(core, vec![key.to_vec()], LOOK).await {
+            Err(StoreError::Locked { .. }) if waits() => {}
+            locked => return locked,
         }
     }
 }

@@ -24,7 +24,7 @@ use super::builds::{self, OwnBuild};
 use super::fences::{self, Claim, UnderWay};
 use super::gateways::{State, silent};
 use super::table::ClusterTable;
-use super::{Core, failed, keys, place, references, unsupported};
+use super::{Core, failed, keys, place, references, refused, unsupported};
 use crate::client::{Locking, Mutation, PendingCommit, StoreError, WriteSet};
 
 /// A wait for a lock ends after so long, and whoever waits looks again.
@@ -130,6 +130,10 @@ struct Begun {
 }
 
 impl Begun {
+    fn has_ended(&self) -> bool {
+        *self.ended.borrow() || self.ended.has_changed().is_err()
+    }
+
     fn wait(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut ended = self.ended.clone();
         // One that panics ends, too.
@@ -209,11 +213,14 @@ impl ClusterTxn {
             }
             Some(Prewriting::Begun(begun)) => {
                 begun.is_given_up.store(true, Ordering::SeqCst);
+                let writes = Arc::clone(&self.shared.writes);
                 self.core.handle.spawn(async move {
                     begun.wait().await;
                     let outcome = begun.outcome.lock().take();
-                    if let Some(Ok(done)) = outcome {
-                        done.pending.roll_back().await;
+                    match outcome {
+                        Some(Ok(done)) => done.pending.roll_back().await,
+                        // What it had locked before it prewrote.
+                        Some(Err(_)) | None => writes.roll_back().await,
                     }
                 });
             }
@@ -339,6 +346,8 @@ impl EngineTxn for ClusterTxn {
                 Ok(LogRoom::Wait(wait))
             }
             Some(Prewriting::Begun(begun)) => {
+                // In this order: it is there before it is told.
+                let has_ended = begun.has_ended();
                 let outcome = begun.outcome.lock().take();
                 match outcome {
                     Some(Ok(done)) => {
@@ -346,6 +355,9 @@ impl EngineTxn for ClusterTxn {
                         Ok(LogRoom::Reserved)
                     }
                     Some(Err(error)) => Err(error),
+                    None if has_ended => {
+                        Err(refused(SqlState::INTERNAL_ERROR, "the commit has panicked"))
+                    }
                     None => {
                         let wait = Box::pin(begun.wait());
                         self.prewriting = Some(Prewriting::Begun(begun));
@@ -453,7 +465,7 @@ async fn prewrite(
     is_given_up: &AtomicBool,
 ) -> Result<Prewritten, EngineError> {
     let Change { is_of_catalog, closes, builds } = change;
-    references::hold_required(core, shared, is_given_up).await?;
+    references::hold_required(core, shared, is_of_catalog, is_given_up).await?;
     let (writes, lease) = (&shared.writes, core.gateways.lease());
     let fenced = shared.fenced.lock().clone();
     let under_way = core.fences.enter(lease, writes.start_ts, fenced)?;

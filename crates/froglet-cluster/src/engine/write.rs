@@ -71,6 +71,17 @@ impl ClusterTable {
         locks: Vec<Locking>,
         at: Option<u64>,
     ) -> Result<(), WriteStop> {
+        self.lock_from(txn, locks, at.unwrap_or(0), at.is_some())
+    }
+
+    /// Locks keys at a timestamp, or later.
+    fn lock_from(
+        &self,
+        txn: &ClusterTxn,
+        locks: Vec<Locking>,
+        at: u64,
+        is_fixed: bool,
+    ) -> Result<(), WriteStop> {
         // What was asked for and given up before may be locked, or not: it is asked for again.
         let is_open = |l: &Locking| txn.shared.buffer.lock().own(&l.key).is_none();
         let locks: Vec<Locking> = locks.into_iter().filter(is_open).collect();
@@ -78,7 +89,7 @@ impl ClusterTable {
             return Ok(());
         }
         let core = &txn.core;
-        let mut ts = at.unwrap_or(txn.shared.writes.start_ts).max(txn.shared.writes.start_ts);
+        let mut ts = at.max(txn.shared.writes.start_ts);
         loop {
             let locked = core.wait(txn.shared.writes.lock(&locks, ts, Duration::ZERO));
             match locked {
@@ -89,7 +100,7 @@ impl ClusterTable {
                     }
                     return Ok(());
                 }
-                Err(StoreError::Conflict { .. }) if at.is_some() => return Err(WriteStop::Changed),
+                Err(StoreError::Conflict { .. }) if is_fixed => return Err(WriteStop::Changed),
                 Err(StoreError::Conflict { commit_ts, .. }) => {
                     let now = core.wait(core.client.timestamp());
                     ts = now.map_err(failed)?.max(commit_ts);
@@ -237,18 +248,36 @@ impl ClusterTable {
         let locks = || at.iter().map(|key| Locking { key: key.clone(), is_new: false }).collect();
         match self.lock(txn, locks(), base) {
             // Somebody may have committed that it was locked, and no more [W3 of `client::write`].
-            Err(WriteStop::Changed) => self.lock(txn, locks(), None)?,
+            Err(WriteStop::Changed) => {
+                let now = txn.core.wait(txn.core.client.timestamp()).map_err(failed)?;
+                self.lock_from(txn, locks(), now, false)?;
+            }
             locked => locked?,
         }
         let Some(base) = base else { return Ok(()) };
-        // Those, what was locked before for another reason, and all where the base is from before the transaction's start:
-        // the store takes no lock with such a timestamp.
-        let (keys, values) = txn.shared.buffer.lock().held_after(at, base);
-        let then = || View::of_what_has_stayed(&txn.core, base).get_all(&keys);
-        match keys.is_empty() || then()? == values {
+        match self.are_as_of(txn, at, base)? {
             true => Ok(()),
             false => Err(WriteStop::Changed),
         }
+    }
+
+    /// Whether keys that are locked are what they were at a timestamp: those are looked at that were locked later, or for
+    /// another reason; and all, where it is from before the transaction's start, since the store takes no such lock.
+    fn are_as_of(&self, txn: &ClusterTxn, at: &[Vec<u8>], ts: u64) -> Result<bool, EngineError> {
+        let (keys, values) = txn.shared.buffer.lock().held_after(at, ts);
+        if keys.is_empty() {
+            return Ok(true);
+        }
+        let then = View::of_what_has_stayed(&txn.core, ts).get_all(&keys)?;
+        let mut are_all = true;
+        let mut buffer = txn.shared.buffer.lock();
+        for (key, (now, then)) in keys.into_iter().zip(values.into_iter().zip(then)) {
+            match now == then {
+                true => buffer.hold(key, now, ts),
+                false => are_all = false,
+            }
+        }
+        Ok(are_all)
     }
 
     /// Locks rows as they were at `base`, and then what unique entries those have that are to go: all in one request each, as
@@ -267,8 +296,16 @@ impl ClusterTable {
         let mut at: Vec<_> = writes.iter().filter_map(key).collect();
         at.sort_unstable();
         at.dedup();
-        let locks = at.iter().map(|key| Locking { key: key.to_vec(), is_new: false }).collect();
-        self.lock_free(txn, locks, base, &mut { MOST_TRIES })?;
+        let at: Vec<Vec<u8>> = at.iter().map(|key| key.to_vec()).collect();
+        match self.lock_as_of(txn, &at, base) {
+            // Who has another row than he thinks is told when he writes it.
+            Ok(()) | Err(WriteStop::Changed) => {}
+            Err(stop @ WriteStop::Engine(_)) => return Err(stop),
+            Err(_) => {
+                let locks = at.into_iter().map(|key| Locking { key, is_new: false }).collect();
+                self.lock_free(txn, locks, base, &mut { MOST_TRIES })?;
+            }
+        }
         let deleted = writes.iter().filter(|write| matches!(write, RowWrite::Delete { .. }));
         let mut gone = Vec::new();
         for at in deleted.filter_map(key) {

@@ -8,8 +8,8 @@
 //! What must hold is checked in the store ([`At::check`](place::At::check)): as of any timestamp from the commit on, the
 //! entries of the index are those of the rows, neither more nor less. Of a build that came to nothing there are none.
 
-mod by_seed;
-mod place;
+pub mod by_seed;
+pub mod place;
 
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};

@@ -7,6 +7,7 @@
 //!   fences      what a schema change closes: by name, and from a seed
 //!   history     old versions that the store collects, and who still reads them: by name, and from a seed
 //!   moves       rows that move from table to table: by name, and from a seed
+//!   references  parents that go and children that come, and foreign keys that are added: by name, and from a seed
 //!   transfers   many that go wrong by chance, from a seed: what must hold whatever happens
 //! ```
 
@@ -17,5 +18,6 @@ mod fences;
 mod history;
 mod map;
 mod moves;
+mod references;
 mod support;
 mod transfers;

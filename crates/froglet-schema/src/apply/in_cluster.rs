@@ -208,11 +208,33 @@ impl Catalog {
         check(&edited.def)
     }
 
+    /// Before a table's rows are in another space, and those that there are in none: who does not know of that yet does
+    /// not write them any more, nor look for children among them.
+    pub(super) fn empty_in_cluster(
+        &self,
+        txn: &mut Transaction,
+        scope: &Scope<'_>,
+        table: &TableDef,
+    ) -> Result<(), SchemaError> {
+        if !is_in_cluster(table) {
+            return Ok(());
+        }
+        self.check_own_keys(scope, table)?;
+        match self.knows(table) {
+            true => Ok(txn.part().close(&[table.space])?),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a table is where others have it.
+    fn knows(&self, table: &TableDef) -> bool {
+        let latest = self.latest();
+        latest.tables.get(&table.id).is_some_and(|known| known.def.space == table.space)
+    }
+
     /// Whether nobody has written a row of a table, and nobody else can.
     fn is_empty_own(&self, txn: &Transaction, table: &TableDef) -> bool {
-        let known = self.latest();
-        let is_own = known.tables.get(&table.id).is_none_or(|t| t.def.space != table.space);
-        is_own && txn.rows_written(table.space).is_empty()
+        !self.knows(table) && txn.rows_written(table.space).is_empty()
     }
 
     /// Whether something can be done with the rows while others write them.

@@ -435,6 +435,22 @@ impl Writer<'_> {
         if action == ForeignKeyAction::SetDefault {
             self.hold_parent(key, &values).await?;
         }
+        // A column may be in another of the child's foreign keys, too.
+        for other in Key::of_child(child, &self.version)? {
+            let is_its = |column: &usize| columns.contains(column);
+            if other.id == key.id || !other.child_columns().iter().any(is_its) {
+                continue;
+            }
+            let mut changed = Vec::new();
+            for old in &targets.olds {
+                let new = renew(old)?.0;
+                let pick = |row: &Row| -> Vec<Value> {
+                    other.child_columns().iter().map(|column| row[*column].clone()).collect()
+                };
+                changed.extend((pick(old) != pick(&new)).then(|| pick(&new)));
+            }
+            self.hold_parents(&other, changed.into_iter()).await?;
+        }
         let rows: Vec<ChangedParent> = targets
             .rids
             .iter()

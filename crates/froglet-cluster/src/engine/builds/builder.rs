@@ -122,6 +122,19 @@ impl Drop for Done {
     }
 }
 
+/// Dropped, nobody looks any more.
+struct Stops(Arc<AtomicBool>);
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+fn panicked() -> EngineError {
+    refused(SqlState::INTERNAL_ERROR, "the build of an index has panicked")
+}
+
 impl ClusterTable {
     fn put_entries(&self, txn: &mut ClusterTxn, entries: Vec<Mutation>) -> Result<(), EngineError> {
         txn.charge(entries.iter().map(|entry| 2 * entry.key.len() + 256).sum())?;
@@ -129,6 +142,35 @@ impl ClusterTable {
         entries.into_iter().for_each(|Mutation { key, value }| buffer.put(key, value));
         buffer.moved();
         Ok(())
+    }
+
+    fn announced(&self, name: Name, (of, what, stage): (BuildOf, What, Stage)) -> Announced {
+        Announced {
+            owner: self.core.gateways.own().to_vec(),
+            name,
+            space: self.space,
+            of,
+            rows: self.place.prefix.clone(),
+            header: self.place.header().to_vec(),
+            what,
+            stage,
+        }
+    }
+
+    /// Looks at all rows, and tells nobody. It ends when this is dropped.
+    fn look_at_all(&self, shared: Arc<Shared>, announced: Announced) -> OnlineBuild {
+        let core = Arc::clone(&self.core);
+        let is_stopped = Arc::<AtomicBool>::default();
+        let stops = Stops(Arc::clone(&is_stopped));
+        let looking = self.core.handle.spawn(async move {
+            let (build, lease) =
+                (Build::of(core.database, announced, false), core.gateways.lease());
+            visit_rows(&core, &shared, &build, None, &is_stopped, lease).await
+        });
+        Box::pin(async move {
+            let _stops = stops;
+            looking.await.map_err(|_| panicked())?.map_err(failed)
+        })
     }
 
     /// Begins a build, which is the transaction's.
@@ -140,16 +182,7 @@ impl ClusterTable {
         violated: EngineError,
     ) -> OnlineBuild {
         let (name, since) = ((txn.shared.writes.start_ts, txn.next_build()), txn.next_write());
-        let announced = Announced {
-            owner: self.core.gateways.own().to_vec(),
-            name,
-            space: self.space,
-            of,
-            rows: self.place.prefix.clone(),
-            header: self.place.header().to_vec(),
-            what,
-            stage,
-        };
+        let announced = self.announced(name, (of, what, stage));
         let (is_stopped, is_done) = Default::default();
         let own = OwnBuild { name, since, space: self.space, of, violated, is_stopped, is_done };
         txn.builds.push(own.clone());
@@ -162,8 +195,7 @@ impl ClusterTable {
             // Whoever waited may have gone.
             let _ = tell.send(built.map_err(failed));
         });
-        let lost = |_| Err(refused(SqlState::INTERNAL_ERROR, "the build of an index has panicked"));
-        Box::pin(async move { told.await.unwrap_or_else(lost) })
+        Box::pin(async move { told.await.unwrap_or_else(|_| Err(panicked())) })
     }
 }
 
@@ -255,6 +287,11 @@ impl OnlineIndexes for ClusterTable {
         }
         let of = BuildOf::ForeignKey(key.id);
         let what = What::ForeignKey(foreign_key);
+        if key.is_known {
+            let announced =
+                self.announced((txn.shared.writes.start_ts, 0), (of, what, Stage::WriteOnly));
+            return Ok(self.look_at_all(Arc::clone(&txn.shared), announced));
+        }
         Ok(self.begin(txn, (of, what, Stage::WriteOnly), None, key.violated))
     }
 }
@@ -280,13 +317,25 @@ async fn build(
         core.all_follow(&own.is_stopped).await?;
     }
     let build = Build::of(core.database, announced, false);
-    if matches!(&build.work, Work::ForeignKey(key) if !key.is_verified) {
-        return Ok(Built::Whole);
+    match build.is_verified() {
+        true => visit_rows(core, shared, &build, check, &own.is_stopped, lease).await,
+        false => Ok(Built::Whole),
     }
+}
+
+/// Enters all rows that are there, or looks at them.
+async fn visit_rows(
+    core: &Arc<Core>,
+    shared: &Shared,
+    build: &Build,
+    check: Option<Arc<dyn RowCheck>>,
+    is_stopped: &AtomicBool,
+    lease: u64,
+) -> Result<Built, StoreError> {
     let (mut from, end) = (build.announced.rows.clone(), keys::end_of(&build.announced.rows));
     let (mut limit, mut is_again) = (ROWS_AT_ONCE, false);
     loop {
-        if own.is_stopped.load(Ordering::SeqCst) {
+        if is_stopped.load(Ordering::SeqCst) {
             return Err(stopped());
         }
         let ts = core.client.timestamp().await?;
@@ -295,13 +344,13 @@ async fn build(
         page.pairs.retain(|(key, _)| shared.buffer.lock().get(key).is_none());
         let done = match (&build.work, &check) {
             (Work::Index(index), _) => {
-                put_page(core, &build, index, ts, &page.pairs, is_again, lease).await?
+                put_page(core, build, index, ts, &page.pairs, is_again, lease).await?
             }
             (Work::Check { columns, .. }, Some(check)) => {
-                verify_page(&build, columns, &**check, &page.pairs)?
+                verify_page(build, columns, &**check, &page.pairs)?
             }
             (Work::ForeignKey(key), _) => {
-                verify_parents(core, shared, (&build, key), ts, &page.pairs).await?
+                verify_parents(core, shared, (build, key), ts, &page.pairs).await?
             }
             (Work::Check { .. }, None) => unreachable!("a condition is verified with it"),
         };

@@ -15,12 +15,13 @@ use smallvec::SmallVec;
 use froglet_engine::online::NoNull;
 
 use super::builder::{find, given_up};
+use super::foreign_keys::Writer;
 use super::*;
 use crate::client::{LONGEST_LOCK, Mutation};
 use crate::engine::place::Place;
 use crate::engine::{failed, unsupported};
 
-/// Whoever has a key of a unique index that is built, or a parent's, and not public yet, is waited for so long.
+/// Whoever has a key of a unique index that is built, and not public yet, is waited for so long.
 const LONGEST_LOCK_OF_BUILD: Duration = Duration::from_secs(1);
 
 /// A key of an entry, and what rows of the transaction do to it.
@@ -63,8 +64,12 @@ pub async fn take_along(
                 look_at(core, &build, (columns, check), mutations).await?
             }
             Work::ForeignKey(key) => {
-                let patience = if build.is_public { LONGEST_LOCK } else { LONGEST_LOCK_OF_BUILD };
-                match key.holds(core, shared, build.is_public, mutations, patience).await? {
+                let who = match build.is_public {
+                    true => Writer::Unknowing { is_public: true },
+                    false if own.iter().any(|own| own.name == build.announced.name) => Writer::Own,
+                    false => Writer::Unknowing { is_public: false },
+                };
+                match key.holds(core, shared, who, mutations).await? {
                     true => Taken::Entries(Vec::new()),
                     false => Taken::Violated,
                 }
@@ -266,6 +271,8 @@ async fn settle(
     let mut list = parse(there.get(&key).map(Vec::as_slice)).map_err(failed)?;
     for build in violated {
         match find(&mut list, build.announced.name) {
+            // Nobody asks for more than that it is not there yet.
+            Some(_) if !build.is_verified() => {}
             Some(found) => found.stage = found.stage.max(Stage::Violated),
             None => return Err(added_meanwhile()),
         }

@@ -15,7 +15,7 @@ use froglet_engine::{KeyPart, KeyRange, Layout, OnlineForeignKey, Row, Value, ke
 
 use super::entries::{Rows, read_all};
 use super::*;
-use crate::client::Mutation;
+use crate::client::{LONGEST_LOCK, Mutation};
 use crate::engine::failed;
 use crate::engine::table::ClusterTable;
 use crate::engine::view::View;
@@ -27,7 +27,7 @@ pub struct ForeignKey {
     parent: Side,
     /// The layout position of the parent's unique index.
     parent_index: usize,
-    /// What is there and what is written meanwhile is to be right.
+    /// What is there and what is written before the commit is to be right.
     pub is_verified: bool,
 }
 
@@ -69,6 +69,18 @@ impl Side {
             Some((at, places))
         })
     }
+}
+
+/// Whoever has a parent's key that is not everybody's yet is waited for so long.
+const LONGEST_LOCK_OF_BUILD: Duration = Duration::from_secs(3);
+
+/// Who commits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// The schema change.
+    Own,
+    /// Somebody who may not know of the key, which may be everybody's by now.
+    Unknowing { is_public: bool },
 }
 
 /// What a commit writes, by key.
@@ -152,13 +164,11 @@ impl ForeignKey {
         &self,
         core: &Arc<Core>,
         shared: &Shared,
-        is_public: bool,
+        who: Writer,
         mutations: &[Mutation],
-        patience: Duration,
     ) -> Result<bool, EngineError> {
-        if !(self.is_verified || is_public) {
-            return Ok(true);
-        }
+        let is_public = who == Writer::Unknowing { is_public: true };
+        let patience = if is_public { LONGEST_LOCK } else { LONGEST_LOCK_OF_BUILD };
         let written = mutations.iter().map(|mutation| (&mutation.key[..], &mutation.value));
         let written: Written<'_> = written.collect();
         let has_parents = self.have_parents(core, shared, &written, mutations, patience).await;
@@ -168,6 +178,10 @@ impl ForeignKey {
                 return Ok(false);
             }
             other => return other.map_err(failed),
+        }
+        if who == Writer::Own {
+            // It knows, and has looked: what it had deleted before was not there when all children were.
+            return Ok(true);
         }
         let gone = self.gone(core, shared, &written, mutations)?;
         match gone.is_empty() {
@@ -238,20 +252,26 @@ impl ForeignKey {
         Ok(gone)
     }
 
-    /// Whether nobody refers to keys of parents now. Where no index tells, that is not known.
+    /// Whether nobody refers to keys of parents now. Where no index tells, and the child has many rows, that is not known.
     fn have_no_children(
         &self,
         core: &Arc<Core>,
         shared: &Shared,
         gone: &[Row],
     ) -> Result<bool, EngineError> {
-        let Some((position, places)) = self.child.index() else { return Ok(false) };
         let child = self.child.table(core);
-        let (index, parts) = (child.index(position), &child.layout.indexes[position].key);
         let ts = core.wait(core.client.timestamp()).map_err(failed)?;
         let view = View { own: Some(Arc::clone(&shared.buffer)), ..View::at(core, ts) };
+        let gone = gone.iter().filter_map(|values| self.child.values_of(&self.parent, values));
+        let Some((position, places)) = self.child.index() else {
+            let (pairs, next) =
+                view.page(&child.place.prefix, &keys::end_of(&child.place.prefix))?;
+            let cells = pairs.iter().filter_map(|(_, value)| child.place.cells(value));
+            let there = read_all(&self.columns(), cells)?;
+            return Ok(next.is_none() && !gone.into_iter().any(|values| there.contains(&values)));
+        };
+        let (index, parts) = (child.index(position), &child.layout.indexes[position].key);
         for values in gone {
-            let Some(values) = self.child.values_of(&self.parent, values) else { continue };
             let values = places.iter().map(|place| &values[*place]);
             let range = KeyRange::prefix(key::encode(values, &parts[..places.len()]));
             let (from, to) = match index {

@@ -33,7 +33,7 @@ const TAGS: i64 = 3;
 const SESSIONS: i64 = 3;
 const MOST_ROWS: usize = 14;
 
-fn receipts() -> SpaceId {
+pub fn receipts() -> SpaceId {
     space(20)
 }
 
@@ -45,21 +45,21 @@ fn ids(change: i64) -> [u32; 2] {
 
 /// A gateway, and the change that it knows of since when.
 #[derive(Clone)]
-struct Server {
-    gateway: Gateway,
+pub struct Server {
+    pub gateway: Gateway,
     known: Arc<Mutex<Option<(Ts, i64)>>>,
     /// It looks itself what the catalog is to a view.
     is_sharp: bool,
     shape: Shape,
 }
 
-fn committed(gateway: &Gateway, view: &Snapshot) -> Outcome<Option<i64>> {
+pub fn committed(gateway: &Gateway, view: &Snapshot) -> Outcome<Option<i64>> {
     let rows = caught(|| scan(&*gateway.table(CATALOG), view)).flatten()?;
     Ok(rows.into_keys().next())
 }
 
 impl Server {
-    fn new(ranges: &Arc<Ranges>, name: &str, is_sharp: bool, shape: Shape) -> Server {
+    pub fn new(ranges: &Arc<Ranges>, name: &str, is_sharp: bool, shape: Shape) -> Server {
         let gateway = deaf_gateway(ranges, name);
         let known = Arc::<Mutex<_>>::default();
         let server = Server { gateway, known, is_sharp, shape };
@@ -77,7 +77,7 @@ impl Server {
     }
 
     /// The change whose indexes a view has.
-    fn change(&self, view: &Snapshot) -> Outcome<Option<i64>> {
+    pub fn change(&self, view: &Snapshot) -> Outcome<Option<i64>> {
         match self.is_sharp {
             true => committed(&self.gateway, view),
             false => Ok(self.known.lock().filter(|(ts, _)| *ts <= view.ts).map(|(_, n)| n)),
@@ -102,13 +102,13 @@ struct Session {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+pub enum Told {
     Done { at: Ts },
     Failed,
     Nothing,
 }
 
-type Tales = BTreeMap<i64, Told>;
+pub type Tales = BTreeMap<i64, Told>;
 
 fn some_id(random: &mut StdRng) -> Option<i64> {
     Some(random.random_range(0..IDS))
@@ -244,7 +244,7 @@ impl Session {
 }
 
 /// Something was in the way, and nothing has broken.
-fn is_fair(error: &EngineError) {
+pub fn is_fair(error: &EngineError) {
     let fair = [
         SqlState::SERIALIZATION_FAILURE,
         SqlState::DEADLOCK_DETECTED,
@@ -278,7 +278,7 @@ fn reader(server: &Server, going: &AtomicBool) -> Vec<Ts> {
     seen
 }
 
-fn disturb(ranges: &Ranges, random: &mut StdRng) {
+pub fn disturb(ranges: &Ranges, random: &mut StdRng) {
     let locks = ranges.locks();
     if let Some(lock) = locks.get(random.random_range(0..locks.len().max(1))) {
         match random.random_bool(0.2) {
@@ -548,7 +548,7 @@ fn run(seed: u64, events: Events) {
 }
 
 /// Who was told that he has committed finds his receipt, and who was told that he has not does not.
-fn check_receipts(server: &Server, end: Ts, tales: &Tales) {
+pub fn check_receipts(server: &Server, end: Ts, tales: &Tales) {
     let receipts = scan(&*server.gateway.table(receipts()), &at(end)).expect("the store answers");
     for (receipt, told) in tales {
         let is_there = receipts.contains_key(receipt);

@@ -161,7 +161,7 @@ impl At {
         At { gateway: gateway.clone(), table, within: shape.within }
     }
 
-    fn position(&self, index: u32) -> usize {
+    pub fn position(&self, index: u32) -> usize {
         self.table.layout().index_position(IndexId(index)).expect("the layout has it")
     }
 
@@ -206,7 +206,7 @@ impl At {
         Ok(rows)
     }
 
-    fn find(&self, snapshot: &Snapshot, id: i64) -> Outcome<RowId> {
+    pub fn find(&self, snapshot: &Snapshot, id: i64) -> Outcome<RowId> {
         let rows = self.with_ids(snapshot)?;
         let found = rows.into_iter().find(|(_, line)| line[ID] == Some(id));
         found.map(|(rid, _)| rid).ok_or_else(nobody)
@@ -222,7 +222,7 @@ impl At {
         .flatten()
     }
 
-    fn write(&self, txn: &mut dyn EngineTxn, write: &RowWrite<'_>) -> Outcome<()> {
+    pub fn write(&self, txn: &mut dyn EngineTxn, write: &RowWrite<'_>) -> Outcome<()> {
         let base = txn.snapshot().ts;
         let mut write = || self.table.write(txn, base, std::slice::from_ref(write));
         caught(|| self.gateway.patiently(|| write().map_err(|(_, stop)| stop))).flatten()

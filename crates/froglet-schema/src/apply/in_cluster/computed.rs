@@ -188,6 +188,7 @@ impl Catalog {
         (base, before): (&TableVersion, &TableVersion),
         edited: Edited,
     ) -> Result<(), SchemaError> {
+        self.check_own_keys(scope, &base.def)?;
         let recompile = &**self.recompile();
         let mut computes = Computes::of(&base.def, &before.def, &edited, recompile)?;
         check(&edited.def)?;

@@ -68,6 +68,35 @@ impl Catalog {
         Ok(())
     }
 
+    /// Refuses to give a table other rows than those for which the same transaction has added a foreign key: who does not
+    /// know of the key looks there.
+    pub(super) fn check_own_keys(
+        &self,
+        scope: &Scope<'_>,
+        table: &TableDef,
+    ) -> Result<(), SchemaError> {
+        let latest = self.latest();
+        let children = table.referenced_by.iter().filter_map(|id| scope.view.tables.get(id));
+        let children = children.map(|child| &child.def).filter(|child| child.id != table.id);
+        for child in std::iter::once(table).chain(children) {
+            let known = latest.tables.get(&child.id).map(|known| &known.def);
+            for (constraint, key) in new_keys(known, child) {
+                let is_its = child.id == table.id || key.parent == table.id;
+                let parent = scope.view.tables.get(&key.parent).map_or(child, |t| &t.def);
+                let is_added =
+                    known.is_none_or(|known| known.constraint(&constraint.name).is_none());
+                if is_its && is_added && (self.knows(child) || self.knows(parent)) {
+                    let (name, of) = (&constraint.name, &table.name);
+                    let what = format!(
+                        "moving or emptying \"{of}\" in the transaction that has added foreign key \"{name}\""
+                    );
+                    return Err(unsupported(&what));
+                }
+            }
+        }
+        Ok(())
+    }
+
     async fn refer_one(
         &self,
         txn: &mut Transaction,
@@ -84,10 +113,7 @@ impl Catalog {
                 .with_hint("Wait until froglet.migrations says that it is whole."));
             }
         }
-        let is_known = |table: &TableDef| {
-            self.latest().tables.get(&table.id).is_some_and(|known| known.def.space == table.space)
-        };
-        if !is_known(def) && !is_known(parent) && txn.rows_written(def.space).is_empty() {
+        if !self.knows(def) && !self.knows(parent) && txn.rows_written(def.space).is_empty() {
             // Nobody else writes them, and what the transaction writes from now on it looks at.
             return Ok(());
         }
@@ -95,19 +121,19 @@ impl Catalog {
         let parent_rows = self.engine().open(parent.space, Arc::new(parent.layout()))?;
         let parent_index = parent_rows.layout().index_position(key.parent_index);
         let parent_index = parent_index.ok_or(SchemaError::Stale)?;
-        let own_of = |part: &KeyPart| {
-            let at = key.parent_columns.iter().position(|column| *column == part.column)?;
-            Some(key.columns[at])
-        };
+        let place_of =
+            |part: &KeyPart| key.parent_columns.iter().position(|column| *column == part.column);
+        // For each part of the parent's key where it is in the foreign key.
         let parts = &parent_rows.layout().indexes[parent_index].key;
-        let columns: Vec<ColumnId> =
-            parts.iter().map(own_of).collect::<Option<_>>().ok_or(SchemaError::Stale)?;
+        let places: Vec<usize> =
+            parts.iter().map(place_of).collect::<Option<_>>().ok_or(SchemaError::Stale)?;
+        let columns: Vec<ColumnId> = places.iter().map(|place| key.columns[*place]).collect();
         let name =
             |id: &ColumnId| def.column_by_id(*id).map_or("?", |c| c.name.as_str()).to_owned();
         let names = ForeignKeyNames {
             constraint: constraint.name.clone(),
             child: def.name.clone(),
-            columns: columns.iter().map(name).collect(),
+            columns: key.columns.iter().map(name).collect(),
             parent: parent.name.clone(),
         };
         let message = format!(
@@ -117,19 +143,27 @@ impl Catalog {
         );
         let violated = EngineError::Refused { state: SqlState::FOREIGN_KEY_VIOLATION, message };
         let columns = positions(&*rows, &columns);
-        let types = types_of(&*rows, &columns);
+        let types = types_of(&*rows, &positions(&*rows, &key.columns));
+        let is_known = self.latest().tables.get(&def.id).is_some_and(|known| {
+            known.def.constraints.iter().any(|known| known.id == constraint.id)
+        });
         let wanted = OnlineForeignKey {
             id: constraint.id,
             columns,
             parent: &*parent_rows,
             parent_index,
+            is_known,
             is_verified: !constraint.not_valid,
             violated,
         };
         let online = || rows.online_indexes().expect("tables in a cluster have foreign keys so");
         let building = online().refer_online(txn.part(), wanted)?;
         match until_built(building, scope).await? {
-            Built::Violated(row) => Err(names.violation(&row, &types)),
+            Built::Violated(row) => {
+                let in_order = |at| places.iter().position(|place| *place == at);
+                let values = (0..places.len()).filter_map(in_order).map(|at| row[at].clone());
+                Err(names.violation(&values.collect::<Vec<_>>(), &types))
+            }
             Built::Whole | Built::Duplicate(_) => Ok(()),
         }
     }
