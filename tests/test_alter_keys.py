@@ -374,6 +374,19 @@ def test_nobody_waits_for_it(froglet):
     assert froglet.rows("select count(*) from p where id = 2") == [(0,)]
 
 
+def test_a_key_to_the_table_itself_is_one_after_a_restart(froglet):
+    with froglet.connect() as connection:
+        connection.execute("create table t (id int primary key, up int)")
+        connection.execute("insert into t values (1, 2), (2, 1)")
+        connection.execute("alter table t add foreign key (up) references t, add column own int references t")
+    for restart in (froglet.kill_and_restart, froglet.restart):
+        restart()
+        with froglet.connect() as connection:
+            for statement in ("delete from t where id = 1", "update t set id = 7 where id = 2", "insert into t values (3, 9)"):
+                with pytest.raises(errors.ForeignKeyViolation):
+                    connection.execute(statement)
+
+
 @pytest.mark.parametrize("killed", [False, True])
 def test_after_a_restart(froglet, killed):
     froglet.killed = True

@@ -117,6 +117,18 @@ CHANGES = (
     "commit",
     "delete from a",
     "select * from b order by id",
+    "create table own (k int primary key, u int unique, c int)",
+    "insert into own values (1, 1, 2), (2, 2, 1)",
+    "alter table own add foreign key (c) references own (u)",
+    "delete from own where k = 2",
+    "update own set u = 7 where k = 2",
+    "alter table own drop constraint own_u_key",
+    "alter table own drop constraint own_u_key cascade",
+    "insert into own values (3, 3, 99)",
+    "alter table own add column up int references own (k)",
+    "update own set up = 2 where k = 1",
+    "delete from own where k = 2",
+    "insert into piece (id, part) values (5000, 9999), (5001, 5000)",
     "drop table maker",
     "drop table maker cascade",
     "insert into part (id, name, country) values (701, 'nobody', 'nowhere')",
@@ -183,6 +195,38 @@ def test_what_cannot_be_says_so_and_changes_nothing(gateways):
 
 
 ORPHANS = "select count(*) from child left join parent on parent.id = child.parent where parent.id is null and child.parent is not null"
+
+
+def test_reads_go_on_while_tables_are_emptied(gateways):
+    """A statement that begins behind the commit is one of the new table, also where that is not known yet."""
+    one, other = gateways(2)
+    with connect(one) as a, connect(other) as b:
+        a.execute("create table t (id int primary key)")
+        a.execute("create materialized view seen as select * from t")
+        errors, going = [], True
+
+        def read(sql):
+            with connect(other) as connection:
+                while going:
+                    try:
+                        connection.execute(sql)
+                    except psycopg.Error as error:
+                        errors.append((sql, error))
+
+        threads = [threading.Thread(target=read, args=(sql,)) for sql in (
+            "select count(*) from t", "select count(*) from seen", "select * from t where id = 7", "update t set id = id where id = 8",
+            "select count(*) from t join seen using (id)")]
+        for thread in threads:
+            thread.start()
+        for n in range(8):
+            a.execute("truncate t")
+            b.execute("insert into t select generate_series(1, 20)")
+            a.execute("refresh materialized view seen")
+            assert b.execute("select count(*) from seen").fetchone() == (20,)
+        going = False
+        for thread in threads:
+            thread.join(30)
+        assert errors == []
 
 
 class Families(Clients):
@@ -360,6 +404,15 @@ def test_children_wait_for_each_others_commits_alone(gateways):
         b.execute("insert into child values (2, 1)")
         b.execute("update parent set n = 9 where id = 1")
         a.execute("commit")
+        # It waits for whoever changes the parent's row, for so long.
+        a.execute("begin")
+        a.execute("update parent set n = 10 where id = 1")
+        b.execute("set lock_timeout = '500ms'")
+        refused(b, "insert into child values (9, 1)", "55P03")
+        a.execute("rollback")
+        b.execute("reset lock_timeout")
+        b.execute("insert into child values (9, 1)")
+        b.execute("delete from child where id = 9")
         # A child that waits for its parent's deleter can be told to stop.
         a.execute("begin")
         a.execute("delete from child")

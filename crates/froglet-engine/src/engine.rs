@@ -21,6 +21,7 @@ use std::any::Any;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow_array::{Array, ArrayRef, RecordBatch};
 
@@ -601,6 +602,9 @@ pub trait EngineTxn: Send + Sync + Any {
             message: "this engine closes no tables to other servers".into(),
         })
     }
+    /// The longest single wait for a lock that its commit may need; none: as long as it takes.
+    fn set_lock_timeout(&mut self, _timeout: Option<Duration>) {}
+
     /// Before its commit: which of what is built for it ([`Table::online_indexes`]) it still has. The rest is given up.
     fn retain_builds(&mut self, _is_kept: &dyn Fn(SpaceId, BuildOf) -> bool) {}
     /// Makes certain that what the commit logs has its place, so that nothing waits between
@@ -629,6 +633,9 @@ pub trait EngineTxn: Send + Sync + Any {
 
 /// A wait for what another server has.
 pub type Elsewhere = Pin<Box<dyn Future<Output = Result<(), EngineError>> + Send>>;
+
+/// See [`Engine::unknown_change`].
+pub type UnknownChange = Pin<Box<dyn Future<Output = Result<bool, EngineError>> + Send>>;
 
 /// How much [`Engine::vacuum`] does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -724,6 +731,12 @@ pub trait Engine: Send + Sync + 'static {
 
     /// What to wait for that a [`WriteStop::Busy`] stands for, if its holder is no transaction of this server's.
     fn wait_elsewhere(&self, _holder: TxnId) -> Option<Elsewhere> {
+        None
+    }
+
+    /// Of a view that was just taken: what to wait for if another server may have committed a change before it that closes
+    /// rows, and that is not known here yet. True: one was, and is known by now, so the view is to be taken anew.
+    fn unknown_change(&self, _ts: Ts) -> Option<UnknownChange> {
         None
     }
 

@@ -38,8 +38,8 @@ pub mod value;
 pub use crash_point::CrashPoint;
 pub use engine::{
     BlockRows, ColumnFill, ColumnStats, Elsewhere, Engine, EngineTxn, Feed, IndexBuild, Install,
-    Installs, Loaded, Loading, LogRoom, MigrateError, RowWrite, Savepoint, Table, Vacuum,
-    WriteStop,
+    Installs, Loaded, Loading, LogRoom, MigrateError, RowWrite, Savepoint, Table, UnknownChange,
+    Vacuum, WriteStop,
 };
 pub use error::{EngineError, ReadFailed, SqlState};
 pub use figures::{Asked, BlockCounts, EngineFigures, RegionFigures, TableRegions};

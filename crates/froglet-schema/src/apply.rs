@@ -20,7 +20,7 @@ use froglet_txn::{Isolation, Limits, Transaction};
 use crate::apply_as::Into;
 use crate::catalog::{Catalog, CatalogVersion, TableVersion};
 use crate::change::{Change, Fill, NewTable, NewType, TableQuery};
-use crate::def::{IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
+use crate::def::{ForeignKeyDef, IndexName, ObjectDef, ObjectId, SequenceDef, TableDef};
 use crate::drawn::Drawn;
 use crate::edit::{self, Edited, Surroundings, Work};
 use crate::edit_constraint;
@@ -176,14 +176,15 @@ impl Catalog {
                     _ => None,
                 };
                 let dropped = Dropped::of(&base.def, &other);
-                let (edited, cascade) = self.edit(scope, &base.def, other)?;
+                let (mut edited, cascade) = self.edit(scope, &base.def, other)?;
                 for (at, from) in noted {
                     if edited.def.columns[at].id != from {
                         self.note_retyped(txn, table, from, edited.def.columns[at].id);
                     }
                 }
                 let referred = (&base.def, &dropped);
-                self.release_references(txn, scope, referred, &edited, cascade).await?;
+                let own = self.release_references(txn, scope, referred, &edited, cascade).await?;
+                edited.def.constraints.retain(|constraint| !own.contains(&constraint.name));
                 let followers = self.followers(txn, scope, &edited).await?;
                 let after = edited.def.clone();
                 let read = before.as_deref().unwrap_or(&base);
@@ -378,14 +379,14 @@ impl Catalog {
         if !work.is_empty() {
             self.migrate(txn, scope, (base, before), &def, work).await?;
         }
+        // Children that came with the change, the table itself among them.
+        let def = keep_references(&scope.view, local_mut(txn), def);
         self.store.update(txn, locked, &ObjectDef::Table(def.clone()), scope.limits).await?;
         self.sync_index_rows(txn, scope, Some(&base.def), Some(&def)).await?;
         let local = local_mut(txn);
         let replaced = &mut local.changes.replaced;
         replaced.extend(lost_columns(&base.def, &def));
         replaced.extend(old_indexes.iter().map(|i| Remains::Index(space, i.spec.id)));
-        // A self-reference was entered by `refer_to` under the same id; keep what it says.
-        let def = keep_references(&scope.view, local, def);
         local.set_table(TableVersion::new(def, Ts(0), rows));
         Ok(())
     }
@@ -495,8 +496,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Foreign keys of other tables that need an index which this change takes away: dropped
-    /// with CASCADE, else a refusal.
+    /// Foreign keys that need an index which this change takes away: dropped with CASCADE, else a refusal. The names of the
+    /// table's own, which are the caller's to drop.
     async fn release_references(
         &self,
         txn: &mut Transaction,
@@ -504,25 +505,37 @@ impl Catalog {
         (def, dropped): (&TableDef, &Dropped),
         edited: &Edited,
         cascade: bool,
-    ) -> Result<(), SchemaError> {
+    ) -> Result<Vec<String>, SchemaError> {
         let follows = |id| edited.new_ids.indexes.iter().any(|(old, _)| *old == id);
         let gone = edited.old_indexes.iter().map(|i| i.spec.id);
         let gone: Vec<_> = gone.filter(|id| !follows(*id)).collect();
-        for child in &def.referenced_by {
-            let Some(version) = scope.view.tables.get(child) else { continue };
-            let hit = version
-                .def
-                .foreign_keys()
-                .find(|(_, fk)| fk.parent == def.id && gone.contains(&fk.parent_index));
-            let Some((name, key)) = hit else { continue };
-            if !cascade {
-                return Err(dropped.refused(def, &version.def, name, key));
+        let is_hit = |(_, fk): &(&str, &ForeignKeyDef)| {
+            fk.parent == def.id && gone.contains(&fk.parent_index)
+        };
+        let mut own = Vec::new();
+        for id in &def.referenced_by {
+            let version = scope.view.tables.get(id).filter(|_| *id != def.id);
+            let child = match version {
+                Some(version) => &version.def,
+                None if *id == def.id => &edited.def,
+                None => continue,
+            };
+            let hit: Vec<_> = child.foreign_keys().filter(is_hit).collect();
+            if let (Some((name, key)), false) = (hit.first(), cascade) {
+                return Err(dropped.refused(def, child, name, key));
             }
-            let mut changed = version.def.clone();
-            changed.constraints.retain(|c| c.name != name);
-            self.rewrite(txn, scope, version, changed).await?;
+            let names: Vec<String> = hit.into_iter().map(|(name, _)| name.to_owned()).collect();
+            match version {
+                Some(version) if !names.is_empty() => {
+                    let mut changed = version.def.clone();
+                    changed.constraints.retain(|c| !names.contains(&c.name));
+                    self.rewrite(txn, scope, version, changed).await?;
+                }
+                Some(_) => {}
+                None => own.extend(names),
+            }
         }
-        Ok(())
+        Ok(own)
     }
 
     pub(crate) async fn create_table(
@@ -565,7 +578,7 @@ impl Catalog {
             let around = Surroundings { taken: &taken, table: &table };
             def = edit::add_constraint(&def, constraint, &around, &mut || self.next_id())?.def;
         }
-        if def.foreign_keys().any(|(_, fk)| fk.parent == id) {
+        if def.refers_to_itself() {
             def.referenced_by.push(id);
         }
         in_cluster::place_rows(&mut def)?;
@@ -831,8 +844,7 @@ fn keep_references(
             }
         }
     }
-    if def.foreign_keys().any(|(_, fk)| fk.parent == def.id) && !def.referenced_by.contains(&def.id)
-    {
+    if def.refers_to_itself() && !def.referenced_by.contains(&def.id) {
         def.referenced_by.push(def.id);
     }
     def

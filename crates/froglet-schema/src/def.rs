@@ -425,6 +425,11 @@ impl TableDef {
         })
     }
 
+    /// Whether one of its foreign keys is to itself.
+    pub(crate) fn refers_to_itself(&self) -> bool {
+        self.foreign_keys().any(|(_, key)| key.parent == self.id)
+    }
+
     /// Columns and indexes as the engine sees them.
     pub fn layout(&self) -> Layout {
         let columns = self

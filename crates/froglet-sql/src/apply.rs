@@ -278,13 +278,22 @@ impl Writer<'_> {
                     return Err(violation::unique(&table.def, index, &rows[done]).into());
                 }
                 WriteStop::Engine(e) => return Err(SqlError::from(e).into()),
-                WriteStop::Changed | WriteStop::Gone | WriteStop::Moved => {
+                WriteStop::Moved => return Err(self.moved()),
+                WriteStop::Changed | WriteStop::Gone => {
                     return Err(internal("an insert met an older version of its own row"));
                 }
             }
         }
         self.note_keys(table, &rids, None);
         Ok(rids)
+    }
+
+    /// Where rows were written the table is not any more.
+    pub(crate) fn moved(&self) -> Stop {
+        match self.isolation() {
+            Isolation::ReadCommitted => Stop::Restart,
+            Isolation::RepeatableRead | Isolation::Serializable => TxnError::Serialization.into(),
+        }
     }
 
     /// Inserts rows in layout order, if nothing is in their way; else what was written is to be

@@ -242,7 +242,8 @@ impl OnConflict {
                     }
                 }
                 WriteStop::Engine(e) => return Err(SqlError::from(e).into()),
-                WriteStop::Changed | WriteStop::Gone | WriteStop::Moved => {
+                WriteStop::Moved => return Err(writer.moved()),
+                WriteStop::Changed | WriteStop::Gone => {
                     return Err(internal("an insert met an older version of its own row"));
                 }
             }

@@ -132,6 +132,9 @@ impl TxnManager {
         mut txn: Transaction,
         limits: &Limits,
     ) -> Result<Committed, TxnError> {
+        if txn.wrote() {
+            txn.part().set_lock_timeout(limits.lock_timeout);
+        }
         if let Some(outcome) = self.commit_at_once(&mut txn) {
             return outcome;
         }

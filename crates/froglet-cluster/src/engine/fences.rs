@@ -22,6 +22,7 @@
 //! or never will be. For it is taken away by its closer, who has prewritten or never will; or by somebody who has seen
 //! that the closer's gateway was gone, and it commits under no later lease.
 //! **[C4]** A mark as of a view's timestamp says whether that is before F. A view from before `since` need not look.
+//! A statement takes a view anew that is from behind F, where the catalog with it is not known yet.
 //! **[C5]** Views beyond the gateway's lease wait for its next word, so [C4] holds where nothing was heard of a fence.
 
 mod closer;
@@ -30,7 +31,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use froglet_engine::{EngineError, Snapshot, SpaceId, SqlState};
+use froglet_engine::{EngineError, Snapshot, SpaceId, SqlState, WriteStop};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
@@ -373,11 +374,43 @@ impl Fences {
         admitted.unwrap_or_else(|_| Err(being_replaced()))
     }
 
+    /// The fence that is in place, if the change that it is of may have been committed before a view.
+    pub fn closed_before(&self, ts: u64) -> Option<Arc<Fence>> {
+        let state = self.state.read();
+        let closing = state.closing.as_ref().filter(|closing| ts > closing.reads_until)?;
+        Some(Arc::clone(&closing.fence))
+    }
+
+    /// Waits until the change of a fence is known, if it was committed before a view; whether it was. The catalog is read
+    /// before the end of a fence is found, so whoever begins behind that has it.
+    pub async fn wait_known(&self, fence: Arc<Fence>, ts: u64) -> Result<bool, EngineError> {
+        let mut changed = self.changed.subscribe();
+        let Some(space) = fence.spaces.first() else { return Ok(false) };
+        if !self.is_marked(*space, ts).await? {
+            return Ok(false);
+        }
+        let known = async {
+            while self.phase(&fence).is_some() {
+                changed.changed().await.map_err(|_| replaced())?;
+            }
+            Ok(true)
+        };
+        tokio::time::timeout(LONGEST_WAIT, known).await.unwrap_or_else(|_| Err(replaced()))
+    }
+
     /// Whether a view may read a space that is closed, or about to be [C4].
     async fn look_at_mark(&self, space: SpaceId, ts: u64) -> Result<(), EngineError> {
+        match self.is_marked(space, ts).await? {
+            true => Err(replaced()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a space was closed before a view.
+    async fn is_marked(&self, space: SpaceId, ts: u64) -> Result<bool, EngineError> {
         let mark = self.client.get(&keys::closed_space(self.database, space), ts).await;
         if mark.map_err(failed)?.is_some() {
-            return Err(replaced());
+            return Ok(true);
         }
         let mut state = self.state.write();
         if let Some(until) = state.shut.get_mut(&space) {
@@ -388,7 +421,7 @@ impl Fences {
             // One commit writes the marks of all.
             closing.reads_until = ts.max(closing.reads_until);
         }
-        Ok(())
+        Ok(false)
     }
 }
 
@@ -406,6 +439,15 @@ impl ClusterTable {
             }
         }
         Ok(core.view(snapshot))
+    }
+
+    /// The same; where the space was closed before the transaction has written there, that is what it is told.
+    pub(super) fn may_write_rows(&self, txn: &ClusterTxn) -> Result<(), WriteStop> {
+        let had_written = txn.shared.fenced.lock().contains(&self.space);
+        self.may_write(txn).map_err(|error| {
+            let is_shut = self.core.fences.state.read().shut.contains_key(&self.space);
+            if is_shut && !had_written { WriteStop::Moved } else { error.into() }
+        })
     }
 
     /// Whether a transaction may write this space; it waits for the end of a fence.

@@ -50,6 +50,7 @@ use async_trait::async_trait;
 use froglet_engine::{
     ColumnId, Elsewhere, Engine, EngineError, EngineFigures, EngineTxn, HeldBack, Home, IndexId,
     Layout, Lsn, ReadFailed, RowCheck, Snapshot, SpaceId, SqlState, Table, Ts, TxnId,
+    UnknownChange,
 };
 use parking_lot::RwLock;
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
@@ -582,6 +583,12 @@ impl Engine for ClusterEngine {
         let waiter = TxnId(holder.0.checked_sub(ELSEWHERE)?);
         let shared = Arc::clone(self.core.txns.read().get(&waiter)?);
         Some(Box::pin(async move { shared.wait().await }))
+    }
+
+    fn unknown_change(&self, ts: Ts) -> Option<UnknownChange> {
+        let fence = self.core.fences.closed_before(ts.0)?;
+        let core = Arc::clone(&self.core);
+        Some(Box::pin(async move { core.fences.wait_known(fence, ts.0).await }))
     }
 
     fn put_note(&self, key: u64, value: &[u8]) -> Result<Lsn, EngineError> {

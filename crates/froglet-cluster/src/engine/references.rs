@@ -14,7 +14,7 @@
 //! **[K3]** Whoever does not know of a foreign key yet looks at it when he commits: it is among the `builds`.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use froglet_engine::{EngineError, EngineTxn, KeyRange, Referenced, Snapshot, SqlState};
@@ -67,13 +67,40 @@ impl ClusterTable {
     }
 }
 
-/// Locks what a transaction refers to, if it is there. It waits, for whoever may take it away, as long as somebody waits for
-/// the commit; a change of the catalog, which others wait for, does not for long.
+/// How long a commit waits for parents.
+#[derive(Clone, Copy)]
+pub(super) struct Patience<'a> {
+    /// Nobody waits for the commit any more.
+    pub is_given_up: &'a AtomicBool,
+    /// For each, in milliseconds; 0: as long as it takes.
+    pub lock_timeout: &'a AtomicU64,
+    /// Others wait for the commit, whatever they want: it changes the catalog.
+    pub is_short: bool,
+}
+
+impl Patience<'_> {
+    /// Whether it goes on to wait, after so long.
+    fn lasts(&self, waited: Duration) -> Result<(), EngineError> {
+        let timeout = match self.lock_timeout.load(Ordering::SeqCst) {
+            0 => Duration::MAX,
+            ms => Duration::from_millis(ms),
+        };
+        let longest = if self.is_short { LONGEST_OF_CATALOG } else { Duration::MAX };
+        match waited < timeout.min(longest) && !self.is_given_up.load(Ordering::SeqCst) {
+            true => Ok(()),
+            false => Err(refused(
+                SqlState::LOCK_NOT_AVAILABLE,
+                "canceling statement due to lock timeout: somebody has a row that the transaction refers to",
+            )),
+        }
+    }
+}
+
+/// Locks what a transaction refers to, if it is there. It waits for whoever may take it away.
 pub(super) async fn hold_required(
     core: &Core,
     shared: &Shared,
-    is_of_catalog: bool,
-    is_given_up: &AtomicBool,
+    patience: Patience<'_>,
 ) -> Result<(), EngineError> {
     let required = shared.buffer.lock().required();
     if required.is_empty() {
@@ -84,14 +111,9 @@ pub(super) async fn hold_required(
     let there = match shared.lock_now(core, required.clone(), Duration::ZERO).await {
         Ok(there) => there,
         Err(StoreError::Locked { .. }) => {
-            let until = is_of_catalog.then(|| Instant::now() + LONGEST_OF_CATALOG);
-            let waits = || {
-                !is_given_up.load(Ordering::SeqCst)
-                    && until.is_none_or(|until| Instant::now() < until)
-            };
             let mut there = HashMap::new();
             for key in &required {
-                there.extend(lock_one(core, shared, key, &waits).await.map_err(failed)?);
+                there.extend(lock_one(core, shared, key, patience).await?);
             }
             there
         }
@@ -105,12 +127,13 @@ async fn lock_one(
     core: &Core,
     shared: &Shared,
     key: &[u8],
-    waits: &(dyn Fn() -> bool + Sync),
-) -> Result<HashMap<Vec<u8>, Vec<u8>>, StoreError> {
+    patience: Patience<'_>,
+) -> Result<HashMap<Vec<u8>, Vec<u8>>, EngineError> {
+    let since = Instant::now();
     loop {
         match shared.lock_now(core, vec![key.to_vec()], LOOK).await {
-            Err(StoreError::Locked { .. }) if waits() => {}
-            locked => return locked,
+            Err(StoreError::Locked { .. }) => patience.lasts(since.elapsed())?,
+            locked => return locked.map_err(failed),
         }
     }
 }

@@ -9,7 +9,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use froglet_engine::{
@@ -23,6 +23,7 @@ use super::buffer::Buffer;
 use super::builds::{self, OwnBuild};
 use super::fences::{self, Claim, UnderWay};
 use super::gateways::{State, silent};
+use super::references::Patience;
 use super::table::ClusterTable;
 use super::{Core, failed, keys, place, references, refused, unsupported};
 use crate::client::{Locking, Mutation, PendingCommit, StoreError, WriteSet};
@@ -152,6 +153,8 @@ pub(super) struct ClusterTxn {
     builds_begun: u32,
     snapshot: Arc<Snapshot>,
     prewriting: Option<Prewriting>,
+    /// In milliseconds; 0: none. What is under way looks at it, too.
+    lock_timeout: Arc<AtomicU64>,
     charged_bytes: u64,
     has_ended: bool,
 }
@@ -174,6 +177,7 @@ impl ClusterTxn {
             builds_begun: 0,
             snapshot: core.snapshot_at(ts, id),
             prewriting: None,
+            lock_timeout: Arc::default(),
             charged_bytes: 0,
             has_ended: false,
         }
@@ -246,13 +250,22 @@ impl ClusterTxn {
         let begun =
             Begun { outcome: Arc::clone(&outcome), is_given_up: Arc::clone(&is_given_up), ended };
         let (core, shared) = (Arc::clone(&self.core), Arc::clone(&self.shared));
+        let lock_timeout = Arc::clone(&self.lock_timeout);
         let change = Change {
             is_of_catalog: self.changes_catalog(),
             closes: self.closes(),
             builds: self.builds.clone(),
         };
         self.core.handle.spawn(async move {
-            let prewritten = prewrite(&core, &shared, mutations, change, &is_given_up).await;
+            let held = Patience {
+                is_given_up: &is_given_up,
+                lock_timeout: &lock_timeout,
+                is_short: change.is_of_catalog,
+            };
+            let prewritten = match references::hold_required(&core, &shared, held).await {
+                Ok(()) => prewrite(&core, &shared, mutations, change, &is_given_up).await,
+                Err(error) => Err(error),
+            };
             *outcome.lock() = Some(prewritten);
             // Whoever was interested may have gone.
             _ = end.send(true);
@@ -327,6 +340,11 @@ impl EngineTxn for ClusterTxn {
         }
         buffer.writes += 1;
         Ok(())
+    }
+
+    fn set_lock_timeout(&mut self, timeout: Option<Duration>) {
+        let ms = timeout.map_or(0, |timeout| timeout.as_millis().try_into().unwrap_or(u64::MAX));
+        self.lock_timeout.store(ms, Ordering::SeqCst);
     }
 
     fn retain_builds(&mut self, is_kept: &dyn Fn(SpaceId, BuildOf) -> bool) {
@@ -455,8 +473,7 @@ struct Change {
     builds: Vec<OwnBuild>,
 }
 
-/// Prewrites, when the rows that it refers to are held; a change of the catalog after everybody has the one before it [G2],
-/// and has closed what it closes.
+/// Prewrites; a change of the catalog after everybody has the one before it [G2], and has closed what it closes.
 async fn prewrite(
     core: &Arc<Core>,
     shared: &Shared,
@@ -465,7 +482,6 @@ async fn prewrite(
     is_given_up: &AtomicBool,
 ) -> Result<Prewritten, EngineError> {
     let Change { is_of_catalog, closes, builds } = change;
-    references::hold_required(core, shared, is_of_catalog, is_given_up).await?;
     let (writes, lease) = (&shared.writes, core.gateways.lease());
     let fenced = shared.fenced.lock().clone();
     let under_way = core.fences.enter(lease, writes.start_ts, fenced)?;

@@ -165,7 +165,7 @@ impl ClusterTable {
         rows: &[Row],
         rids: &mut Vec<RowId>,
     ) -> Result<(), (usize, WriteStop)> {
-        self.may_write(txn).map_err(|error| (0, error.into()))?;
+        self.may_write_rows(txn).map_err(|stop| (0, stop))?;
         let mut made = Vec::with_capacity(rows.len());
         for (n, row) in rows.iter().enumerate() {
             made.push(self.make_row(txn, row).map_err(|error| (n, error.into()))?);
@@ -291,7 +291,7 @@ impl ClusterTable {
         if writes.len() == 1 || base.is_some_and(|base| base < txn.shared.writes.start_ts) {
             return Ok(());
         }
-        self.may_write(txn)?;
+        self.may_write_rows(txn)?;
         let key = |write: &RowWrite<'_>| txn.core.interned.key(write.rid());
         let mut at: Vec<_> = writes.iter().filter_map(key).collect();
         at.sort_unstable();
@@ -348,7 +348,7 @@ impl ClusterTable {
         base: Option<u64>,
         write: &RowWrite<'_>,
     ) -> Result<(), WriteStop> {
-        self.may_write(txn)?;
+        self.may_write_rows(txn)?;
         let rid = write.rid();
         let at = txn.core.interned.key(rid).ok_or(WriteStop::Gone)?;
         let before = self.take_row(txn, base, &at)?;

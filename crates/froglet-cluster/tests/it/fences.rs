@@ -121,6 +121,10 @@ pub fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 fn stopped(stop: WriteStop) -> EngineError {
     match stop {
         WriteStop::Engine(error) => error,
+        WriteStop::Moved => EngineError::Refused {
+            state: SqlState::SERIALIZATION_FAILURE,
+            message: "replaced by a schema change".to_owned(),
+        },
         other => EngineError::Refused {
             state: SqlState::SERIALIZATION_FAILURE,
             message: format!("{other:?}"),

@@ -20,7 +20,11 @@ pub(super) fn load(
             }
         };
         match object {
-            ObjectDef::Table(def) => {
+            ObjectDef::Table(mut def) => {
+                // One that was added to the table by ALTER TABLE was not written there at first.
+                if def.refers_to_itself() && !def.referenced_by.contains(&def.id) {
+                    def.referenced_by.push(def.id);
+                }
                 let table = match engine.open(def.space, Arc::new(def.layout())) {
                     Ok(table) => table,
                     Err(e) => {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use froglet_engine::{Snapshot, Ts};
+use froglet_engine::{Snapshot, Ts, UnknownChange};
 use froglet_txn::{Isolation, Limits, Transaction, aside_async};
 
 use super::{Catalog, CatalogVersion};
@@ -49,6 +49,15 @@ impl Catalog {
             aside_async(Box::pin(self.steady_own_migrations(txn, limits)).as_mut()).await?;
         } else {
             txn.begin_statement();
+            while let Some(unknown) = self.unknown_change(txn) {
+                tokio::select! {
+                    is_known = unknown => match is_known? {
+                        true => txn.begin_statement(),
+                        false => break,
+                    },
+                    e = limits.exceeded() => return Err(e.into()),
+                }
+            }
         }
         let base = self.at(txn.snapshot().ts);
         txn.catalog_as_of = base.ts;
@@ -77,12 +86,24 @@ impl Catalog {
             txn.part();
         }
         txn.begin_statement();
+        if self.unknown_change(txn).is_some() {
+            txn.behind = before;
+            return None;
+        }
         let view = self.at(txn.snapshot().ts);
         if before.is_some() && txn.schema_set().iter().any(|used| self.moves_on(&view, used)) {
             txn.behind = before;
             return None;
         }
         Some(view)
+    }
+
+    /// What a statement's view may see the effects of, and the catalog does not have; at REPEATABLE READ nothing can be done.
+    fn unknown_change(&self, txn: &mut Transaction) -> Option<UnknownChange> {
+        match txn.isolation().keeps_view() {
+            true => None,
+            false => self.engine().unknown_change(txn.snapshot().ts),
+        }
     }
 
     /// READ COMMITTED: the statement sees a newer schema than the transaction wrote under.

@@ -49,17 +49,33 @@ impl Writer<'_> {
         let index = key.parent.table.layout().index_position(key.def.parent_index);
         let index = index.ok_or_else(|| internal("a foreign key to no index"))?;
         let (mut known, mut encoded, mut wanted) = (HashSet::new(), Vec::new(), Vec::new());
+        let mut misfit = None;
         for values in rows.iter().filter(|values| !values.iter().any(Value::is_null)) {
-            let of_parent = key.as_parent(values).ok_or_else(|| key.no_parent(values))?;
+            // Rows before it may have no parent, either, and are told of first.
+            let Some(of_parent) = key.as_parent(values) else {
+                misfit = Some(key.no_parent(values));
+                break;
+            };
             let of_parent = key.encode(index, &of_parent);
             if known.insert(of_parent.clone()) {
                 encoded.push(of_parent);
                 wanted.push(values);
             }
         }
-        if wanted.is_empty() {
-            return Ok(());
+        if !wanted.is_empty() {
+            self.require_all(key, index, &encoded, &wanted).await?;
         }
+        misfit.map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// Parents of these values, which have these keys in an index.
+    async fn require_all(
+        &mut self,
+        key: &Key,
+        index: usize,
+        encoded: &[Vec<u8>],
+        wanted: &[&Vec<Value>],
+    ) -> Result<(), Stop> {
         let Some(referenced) = key.parent.table.referenced() else {
             for values in wanted {
                 self.lock_parent(key, values).await?;
@@ -67,7 +83,8 @@ impl Writer<'_> {
             return Ok(());
         };
         let view = self.now();
-        match referenced.require(self.txn.part(), &view, index, &encoded).map_err(SqlError::from)? {
+        let missing = referenced.require(self.txn.part(), &view, index, encoded);
+        match missing.map_err(SqlError::from)? {
             Some(missing) => Err(key.no_parent(wanted[missing]).into()),
             None => Ok(()),
         }

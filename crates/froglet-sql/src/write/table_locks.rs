@@ -44,7 +44,7 @@ use crate::functions::SessionState;
 use crate::object_ddl::ObjectDdl;
 use crate::privileges::{Who, bits, check, no_privilege};
 use crate::resolve::{Names, Relation, no_relation};
-use crate::session::{Block, Session};
+use crate::session::{Block, Session, in_cluster};
 use crate::stream::Outcome;
 use crate::syntax::table_mode::{LockTable, TableMode};
 
@@ -371,6 +371,9 @@ impl Session {
         let txn = self.txn.as_mut().expect("just begun");
         if txn.is_past() && lock.mode > TableMode::AccessShare {
             return Err(SqlError::unsupported("LOCK TABLE in a transaction that reads the past"));
+        }
+        if lock.mode > TableMode::AccessShare {
+            in_cluster::refuse(self.db.manager(), "LOCK TABLE, but for ACCESS SHARE,")?;
         }
         let hot = self.settings.hot().clone();
         let by_view = lock.mode == TableMode::AccessShare && !txn.moves();

@@ -290,11 +290,11 @@ pub fn disturb(ranges: &Ranges, random: &mut StdRng) {
 
 /// What happens in a run, beside all that happens in each.
 #[derive(Clone, Copy, Debug, Default)]
-struct Events {
+pub struct Events {
     /// A builder dies, and turns up again when all is over.
-    dies: bool,
+    pub dies: bool,
     /// A gateway of sessions is gone for a while.
-    is_gone: bool,
+    pub is_gone: bool,
 }
 
 /// How a change came to nothing.
@@ -561,7 +561,7 @@ pub fn check_receipts(server: &Server, end: Ts, tales: &Tales) {
 }
 
 /// Two seeds at once; with `FROGLET_TEST_LONG` many more, one after the other, from `FROGLET_TEST_SEED` on.
-fn runs(first: u64, events: Events) {
+pub fn runs(first: u64, events: Events, run: fn(u64, Events)) {
     if froglet_testkit::is_long() {
         let first = froglet_testkit::seed();
         (first..first + 40).for_each(|seed| run(seed, events));
@@ -576,15 +576,15 @@ fn runs(first: u64, events: Events) {
 
 #[test]
 fn an_index_is_what_its_rows_are() {
-    runs(2, Events::default());
+    runs(2, Events::default(), run);
 }
 
 #[test]
 fn a_builder_that_dies_leaves_nothing() {
-    runs(5, Events { dies: true, ..Events::default() });
+    runs(5, Events { dies: true, ..Events::default() }, run);
 }
 
 #[test]
 fn who_is_gone_meanwhile_leaves_nothing_behind() {
-    runs(7, Events { is_gone: true, ..Events::default() });
+    runs(7, Events { is_gone: true, ..Events::default() }, run);
 }

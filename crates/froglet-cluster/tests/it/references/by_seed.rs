@@ -18,7 +18,8 @@ use rand::{Rng, SeedableRng};
 
 use super::*;
 use crate::builds::by_seed::{
-    self as indexes, Server, Tales, Told, check_receipts, committed, disturb, receipts,
+    self as indexes, Events, Server, Tales, Told, check_receipts, committed, disturb, receipts,
+    runs,
 };
 use crate::fences::{LEASE_MS, at, insist};
 
@@ -210,12 +211,6 @@ fn repair(pair: &Pair) -> Outcome<Ts> {
     })
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Events {
-    dies: bool,
-    is_gone: bool,
-}
-
 struct Run {
     ranges: Arc<Ranges>,
     random: StdRng,
@@ -356,31 +351,17 @@ fn run(seed: u64, events: Events) {
     assert!(after > 0, "{done} of {all} transactions were before it");
 }
 
-/// Two seeds at once; with `FROGLET_TEST_LONG` many more, one after the other, from `FROGLET_TEST_SEED` on.
-fn runs(first: u64, events: Events) {
-    if froglet_testkit::is_long() {
-        let first = froglet_testkit::seed();
-        (first..first + 40).for_each(|seed| run(seed, events));
-        return;
-    }
-    thread::scope(|scope| {
-        for seed in [first, first + 1] {
-            scope.spawn(move || run(seed, events));
-        }
-    });
-}
-
 #[test]
 fn no_view_has_an_orphan() {
-    runs(2, Events::default());
+    runs(2, Events::default(), run);
 }
 
 #[test]
 fn who_dies_as_he_adds_it_leaves_it_or_nothing() {
-    runs(5, Events { dies: true, ..Events::default() });
+    runs(5, Events { dies: true, ..Events::default() }, run);
 }
 
 #[test]
 fn who_is_gone_meanwhile_leaves_no_orphan() {
-    runs(7, Events { is_gone: true, ..Events::default() });
+    runs(7, Events { is_gone: true, ..Events::default() }, run);
 }
