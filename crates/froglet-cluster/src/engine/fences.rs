@@ -441,15 +441,6 @@ impl ClusterTable {
         Ok(core.view(snapshot))
     }
 
-    /// The same; where the space was closed before the transaction has written there, that is what it is told.
-    pub(super) fn may_write_rows(&self, txn: &ClusterTxn) -> Result<(), WriteStop> {
-        let had_written = txn.shared.fenced.lock().contains(&self.space);
-        self.may_write(txn).map_err(|error| {
-            let is_shut = self.core.fences.state.read().shut.contains_key(&self.space);
-            if is_shut && !had_written { WriteStop::Moved } else { error.into() }
-        })
-    }
-
     /// Whether a transaction may write this space; it waits for the end of a fence.
     pub(super) fn may_write(&self, txn: &ClusterTxn) -> Result<(), EngineError> {
         let fences = &self.core.fences;
@@ -459,6 +450,15 @@ impl ClusterTable {
                 .unwrap_or_else(|| self.core.wait(fences.wait_admitted(self.space, &txn.shared))),
             false => Ok(()),
         }
+    }
+
+    /// The same; where the space was closed before the transaction has written there, that is what it is told.
+    pub(super) fn may_write_rows(&self, txn: &ClusterTxn) -> Result<(), WriteStop> {
+        let had_written = txn.shared.fenced.lock().contains(&self.space);
+        self.may_write(txn).map_err(|error| {
+            let is_shut = self.core.fences.state.read().shut.contains_key(&self.space);
+            if is_shut && !had_written { WriteStop::Moved } else { error.into() }
+        })
     }
 }
 

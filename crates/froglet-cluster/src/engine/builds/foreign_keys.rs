@@ -243,9 +243,11 @@ impl ForeignKey {
             let Some(before) = before.filter(|before| !before.iter().any(Value::is_null)) else {
                 continue;
             };
-            let at = parent.whole_key(self.parent_index, &key::encode(&before, &spec.key));
-            let is_anothers = matches!(written.get(&at[..]), Some(Some(_)));
-            if after.as_ref() != Some(&before) && !is_anothers {
+            let encoded = key::encode(&before, &spec.key);
+            // A value that is written otherwise may be the same key.
+            let is_kept = after.is_some_and(|after| key::encode(&after, &spec.key) == encoded);
+            let at = parent.whole_key(self.parent_index, &encoded);
+            if !is_kept && !matches!(written.get(&at[..]), Some(Some(_))) {
                 gone.push(before);
             }
         }
@@ -268,7 +270,11 @@ impl ForeignKey {
                 view.page(&child.place.prefix, &keys::end_of(&child.place.prefix))?;
             let cells = pairs.iter().filter_map(|(_, value)| child.place.cells(value));
             let there = read_all(&self.columns(), cells)?;
-            return Ok(next.is_none() && !gone.into_iter().any(|values| there.contains(&values)));
+            let is_there = |values: Row| {
+                let are_equal = |row: &Row| row.iter().zip(&values).all(|(a, b)| key::equal(a, b));
+                there.iter().any(are_equal)
+            };
+            return Ok(next.is_none() && !gone.into_iter().any(is_there));
         };
         let (index, parts) = (child.index(position), &child.layout.indexes[position].key);
         for values in gone {
