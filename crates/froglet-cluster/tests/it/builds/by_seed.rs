@@ -108,6 +108,26 @@ pub enum Told {
     Nothing,
 }
 
+impl Told {
+    /// Commits what is prewritten; what is told of that, or of why it is not. All errors are fair.
+    pub fn of(
+        gateway: &Gateway,
+        prewritten: Outcome<Box<dyn EngineTxn>>,
+        is_fair: fn(&EngineError),
+    ) -> Told {
+        let told = prewritten.map(|txn| gateway.publish(txn));
+        if let Ok(Err(error)) | Err(error) = &told {
+            is_fair(error);
+        }
+        match told {
+            Ok(Ok(at)) => Told::Done { at },
+            Ok(Err(error)) if error.sqlstate() == SqlState::SERIALIZATION_FAILURE => Told::Failed,
+            Ok(Err(_)) => Told::Nothing,
+            Err(_) => Told::Failed,
+        }
+    }
+}
+
 pub type Tales = BTreeMap<i64, Told>;
 
 fn some_id(random: &mut StdRng) -> Option<i64> {
@@ -214,33 +234,32 @@ impl Session {
         Ok(txn)
     }
 
-    fn transaction(&self, receipt: i64, random: &mut StdRng) -> Told {
-        let told = self.prewritten(receipt, random).map(|txn| self.server.gateway.publish(txn));
-        if let Ok(Err(error)) | Err(error) = &told {
-            is_fair(error);
-        }
-        match told {
-            Ok(Ok(at)) => Told::Done { at },
-            Ok(Err(error)) if error.sqlstate() == SqlState::SERIALIZATION_FAILURE => Told::Failed,
-            Ok(Err(_)) => Told::Nothing,
-            Err(_) => Told::Failed,
-        }
-    }
-
     fn all(&self, seed: u64, going: &AtomicBool) -> Tales {
-        let (mut random, mut tales) = (StdRng::seed_from_u64(seed), Tales::new());
-        for receipt in 1_000_000 * (1 + self.number).. {
-            if !going.load(Ordering::SeqCst) {
-                break;
-            }
-            let told = self.transaction(receipt, &mut random);
-            if told == Told::Failed {
-                thread::sleep(Duration::from_millis(5));
-            }
-            tales.insert(receipt, told);
-        }
-        tales
+        tales(1_000_000 * (1 + self.number), seed, going, |receipt, random| {
+            Told::of(&self.server.gateway, self.prewritten(receipt, random), is_fair)
+        })
     }
+}
+
+/// Transactions, one after the other, each with a receipt of its own, from `first` on.
+pub fn tales(
+    first: i64,
+    seed: u64,
+    going: &AtomicBool,
+    mut transaction: impl FnMut(i64, &mut StdRng) -> Told,
+) -> Tales {
+    let (mut random, mut tales) = (StdRng::seed_from_u64(seed), Tales::new());
+    for receipt in first.. {
+        if !going.load(Ordering::SeqCst) {
+            break;
+        }
+        let told = transaction(receipt, &mut random);
+        if told == Told::Failed {
+            thread::sleep(Duration::from_millis(5));
+        }
+        tales.insert(receipt, told);
+    }
+    tales
 }
 
 /// Something was in the way, and nothing has broken.

@@ -19,7 +19,7 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::builds::by_seed::{
     self as indexes, Events, Server, Tales, Told, check_receipts, committed, disturb, receipts,
-    runs,
+    runs, tales,
 };
 use crate::fences::{LEASE_MS, at, insist};
 
@@ -142,32 +142,10 @@ impl Session {
         Ok(txn)
     }
 
-    fn transaction(&self, receipt: i64, random: &mut StdRng) -> Told {
-        let told = self.prewritten(receipt, random).map(|txn| self.server.gateway.publish(txn));
-        if let Ok(Err(error)) | Err(error) = &told {
-            is_fair(error);
-        }
-        match told {
-            Ok(Ok(at)) => Told::Done { at },
-            Ok(Err(error)) if error.sqlstate() == SqlState::SERIALIZATION_FAILURE => Told::Failed,
-            Ok(Err(_)) => Told::Nothing,
-            Err(_) => Told::Failed,
-        }
-    }
-
     fn all(&self, first: i64, seed: u64, going: &AtomicBool) -> Tales {
-        let (mut random, mut tales) = (StdRng::seed_from_u64(seed), Tales::new());
-        for receipt in first.. {
-            if !going.load(Ordering::SeqCst) {
-                break;
-            }
-            let told = self.transaction(receipt, &mut random);
-            if told == Told::Failed {
-                thread::sleep(Duration::from_millis(5));
-            }
-            tales.insert(receipt, told);
-        }
-        tales
+        tales(first, seed, going, |receipt, random| {
+            Told::of(&self.server.gateway, self.prewritten(receipt, random), is_fair)
+        })
     }
 
     /// Adds the foreign key; none, if that came to nothing.
